@@ -3,9 +3,9 @@
 # A room is compiled with an include path that holds only the rooms it may see, so a forbidden
 # #include does not compile. SEES is the full list: it is not transitive.
 
-# rung_room(NAME SEES rooms... [LINK targets...]): folder src/NAME with '_' for a sub-folder of sources.
+# rung_room(NAME SEES rooms... [LINK targets...] [INCLUDES folders...]): folder src/NAME with '_' for a sub-folder of sources.
 function(rung_room name)
-  cmake_parse_arguments(ARG "" "" "SEES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SEES;LINK;INCLUDES" ${ARGN})
   string(REGEX REPLACE "^sources_" "sources/" folder ${name})
   set(view ${CMAKE_BINARY_DIR}/rooms/${name})
   set(link ${view}/${folder})
@@ -18,7 +18,7 @@ function(rung_room name)
     list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   endif()
   set(target rung_${name})
-  set(includes ${view})
+  set(includes ${view} ${ARG_INCLUDES})
   set(libraries)
   foreach(room IN LISTS ARG_SEES)
     list(APPEND includes ${CMAKE_BINARY_DIR}/rooms/${room})
