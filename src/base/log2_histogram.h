@@ -16,9 +16,13 @@ class Log2Histogram {
 
   void add(std::int64_t value) {
     const std::uint64_t positive = value < 0 ? 0 : static_cast<std::uint64_t>(value);
-    const int bucket = std::bit_width(positive);
+    const int bucket = static_cast<int>(std::bit_width(positive));
     ++counts_[static_cast<std::size_t>(bucket < kBuckets ? bucket : kBuckets - 1)];
     ++total_;
+  }
+  void merge(const Log2Histogram& other) {
+    for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+    total_ += other.total_;
   }
   std::uint64_t total() const { return total_; }
   const std::array<std::uint64_t, kBuckets>& counts() const { return counts_; }
