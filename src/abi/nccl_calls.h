@@ -1,0 +1,92 @@
+// The NCCL functions that the host probes watch. Signatures: nccl.h of 2.28.9, CommGrow of 2.29;
+// the order of arguments has not changed since 2.3.5. ncclX and pncclX share one address.
+//
+// ncclBcast is left out: it calls ncclBroadcast, which is probed.
+#pragma once
+
+#include "abi/probed_call.h"
+
+namespace rung::abi {
+
+inline constexpr NcclCall kNcclCalls[] = {
+    {"ncclAllReduce",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_ALL_REDUCE,
+     {.comm = 5, .count = 2, .datatype = 3, .reduction = 4, .stream = 6},
+     true},
+    {"ncclReduceScatter",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_REDUCE_SCATTER,
+     {.comm = 5, .count = 2, .datatype = 3, .reduction = 4, .stream = 6},
+     true},
+    {"ncclReduce",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_REDUCE,
+     {.comm = 6, .count = 2, .datatype = 3, .reduction = 4, .peer = 5, .stream = 7},
+     true},
+    {"ncclBroadcast",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_BROADCAST,
+     {.comm = 5, .count = 2, .datatype = 3, .peer = 4, .stream = 6},
+     true},
+    {"ncclAllGather",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_ALL_GATHER,
+     {.comm = 4, .count = 2, .datatype = 3, .stream = 5},
+     true},
+    {"ncclAlltoAll",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_ALL_TO_ALL,
+     {.comm = 4, .count = 2, .datatype = 3, .stream = 5}},
+    {"ncclGather",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_GATHER,
+     {.comm = 5, .count = 2, .datatype = 3, .peer = 4, .stream = 6}},
+    {"ncclScatter",
+     RUNG_CALL_COLLECTIVE,
+     RUNG_OP_SCATTER,
+     {.comm = 5, .count = 2, .datatype = 3, .peer = 4, .stream = 6}},
+    {"ncclSend",
+     RUNG_CALL_POINT_TO_POINT,
+     RUNG_OP_SEND,
+     {.comm = 4, .count = 1, .datatype = 2, .peer = 3, .stream = 5}},
+    {"ncclRecv",
+     RUNG_CALL_POINT_TO_POINT,
+     RUNG_OP_RECV,
+     {.comm = 4, .count = 1, .datatype = 2, .peer = 3, .stream = 5}},
+    {"ncclGroupStart", RUNG_CALL_GROUP_START},
+    {"ncclGroupEnd", RUNG_CALL_GROUP_END},
+    {"ncclGroupSimulateEnd", RUNG_CALL_GROUP_END},
+    // (ncclComm_t*, int nranks, ncclUniqueId, int rank[, config*])
+    {"ncclCommInitRank",
+     RUNG_CALL_COMM_INIT,
+     RUNG_OP_UNKNOWN,
+     {.out = 0, .nranks = 1, .rank = 2, .unique_id = 2},
+     false,
+     true},
+    {"ncclCommInitRankConfig",
+     RUNG_CALL_COMM_INIT,
+     RUNG_OP_UNKNOWN,
+     {.out = 0, .nranks = 1, .rank = 2, .unique_id = 2},
+     false,
+     true},
+    // (ncclComm_t*, int nranks, int rank, int nId, ncclUniqueId*, config*): the first id is equal
+    // on all ranks.
+    {"ncclCommInitRankScalable",
+     RUNG_CALL_COMM_INIT,
+     RUNG_OP_UNKNOWN,
+     {.out = 0, .nranks = 1, .rank = 2, .unique_id = 4}},
+    {"ncclCommInitAll", RUNG_CALL_COMM_INIT, RUNG_OP_UNKNOWN, {.out = 0, .nranks = 1}},
+    {"ncclCommSplit", RUNG_CALL_COMM_INIT, RUNG_OP_UNKNOWN, {.comm = 0, .out = 3}},
+    {"ncclCommShrink", RUNG_CALL_COMM_INIT, RUNG_OP_UNKNOWN, {.comm = 0, .out = 3}},
+    {"ncclCommGrow",
+     RUNG_CALL_COMM_INIT,
+     RUNG_OP_UNKNOWN,
+     {.comm = 0, .out = 4, .nranks = 1, .rank = 3}},
+    {"ncclCommFinalize", RUNG_CALL_COMM_DESTROY, RUNG_OP_UNKNOWN, {.comm = 0}},
+    {"ncclCommDestroy", RUNG_CALL_COMM_DESTROY, RUNG_OP_UNKNOWN, {.comm = 0}},
+    {"ncclCommAbort", RUNG_CALL_COMM_ABORT, RUNG_OP_UNKNOWN, {.comm = 0}},
+    {"ncclCommRevoke", RUNG_CALL_COMM_ABORT, RUNG_OP_UNKNOWN, {.comm = 0}},
+};
+
+}  // namespace rung::abi
