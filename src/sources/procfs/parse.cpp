@@ -98,23 +98,25 @@ Result<ProcStat> parse_stat(std::string_view text) {
     return bad();
   }
   // Field numbers of proc(5) less 3: the first word after the comm is field 3, the state.
-  constexpr std::size_t kState = 0, kPpid = 1, kUtime = 11, kStime = 12, kThreads = 17, kStart = 19,
-                        kRss = 21;
+  constexpr std::size_t kState = 0, kPpid = 1, kSession = 3, kUtime = 11, kStime = 12,
+                        kThreads = 17, kStart = 19, kRss = 21;
   const auto fields = words(text.substr(close + 1));
   if (fields.size() <= kRss || fields[kState].size() != 1) return bad();
   const auto pid = parse_number<std::int32_t>(trimmed(text.substr(0, open)));
   const auto ppid = parse_number<std::int32_t>(fields[kPpid]);
+  const auto session = parse_number<std::int32_t>(fields[kSession]);
   const auto utime = parse_number<std::uint64_t>(fields[kUtime]);
   const auto stime = parse_number<std::uint64_t>(fields[kStime]);
   const auto threads = parse_number<std::int32_t>(fields[kThreads]);
   const auto start = parse_number<std::uint64_t>(fields[kStart]);
   const auto rss = parse_number<std::int64_t>(fields[kRss]);
-  if (!pid || !ppid || !utime || !stime || !threads || !start || !rss) return bad();
+  if (!pid || !ppid || !session || !utime || !stime || !threads || !start || !rss) return bad();
   ProcStat stat;
   stat.pid = *pid;
   stat.comm = std::string(text.substr(open + 1, close - open - 1));
   stat.state = fields[kState][0];
   stat.ppid = *ppid;
+  stat.session = *session;
   stat.cpu_ticks = *utime + *stime;
   stat.threads = *threads;
   stat.start_ticks = *start;

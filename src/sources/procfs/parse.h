@@ -20,6 +20,7 @@ struct ProcStat {
   std::string comm;  // as the process chose it; may hold any bytes but NUL
   char state = '?';  // R, S, D, T, t, Z, X, I
   std::int32_t ppid = 0;
+  std::int32_t session = 0;
   std::uint64_t cpu_ticks = 0;  // utime + stime
   std::int32_t threads = 0;
   std::uint64_t start_ticks = 0;  // clock ticks since boot
