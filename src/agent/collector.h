@@ -59,7 +59,6 @@ class Collector {
   std::map<std::pair<ProcessKey, Rung>, RungCoverage> reported_;
   std::vector<Observation> early_;
   std::vector<DeviceSample> devices_;
-  std::uint64_t short_lived_ = 0;
 };
 
 }  // namespace rung

@@ -157,7 +157,7 @@ int run(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   // Helper processes of the agent; not for people, so not in the help.
   if (first == "vendor-worker") return vendor_worker_main(rest);
-  if (first == "canary") return canary_main(rest);
+  if (first == "canary") return canary_main(argc - 2, argv + 2);
   try {
     return parse_and_run(argc, argv);
   } catch (const std::exception& error) {
