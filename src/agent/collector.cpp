@@ -65,16 +65,15 @@ void Collector::drain_early(UnixNs now) {
 }
 
 std::vector<Observation> Collector::tick(UnixNs now, const std::vector<JobView>& views) {
-  std::vector<Observation> out;
-  follow_processes(now, out);
-  out.insert(out.end(), std::make_move_iterator(early_.begin()),
-             std::make_move_iterator(early_.end()));
+  std::vector<Observation> out = std::move(early_);
   early_.clear();
+  // Records first: once a process that has gone is no longer watched, its last ones are lost.
   if (probes_) {
     probes_->drain(now, out);
     probes_->govern(now, out);
     take_process_events(now, out);
   }
+  follow_processes(now, out);
   sample_processes(now, out);
   report_coverage(now, out);
   collect_devices(now, out);
@@ -127,7 +126,7 @@ void Collector::report_coverage(UnixNs now, std::vector<Observation>& out) {
   });
   for (const auto& [process, found] : discovery_.processes()) {
     std::vector<RungCoverage> rows;
-    rows.push_back({Rung::kFleet, Stage::kFlowing, Reason::kNone, "", now, 0});
+    rows.push_back({Rung::kFleet, Stage::kFlowing, Reason::kNone, devices_detail(), now, 0});
     if (probes_) {
       for (RungCoverage& row : probes_->coverage(process, now)) rows.push_back(std::move(row));
     } else if (probes_error_) {
@@ -145,6 +144,15 @@ void Collector::report_coverage(UnixNs now, std::vector<Observation>& out) {
       out.push_back(about(process, now, Source::kAgent, row.rung, CoverageChange{row}));
     }
   }
+}
+
+std::string Collector::devices_detail() const {
+  if (!nvml_error_.empty()) return "processes only; " + nvml_error_;
+  if (!workers_) return "processes only; NVML is off in the config";
+  const RungCoverage& devices = workers_->coverage();
+  if (devices.stage == Stage::kFlowing) return "";
+  return "processes only; NVML " + std::string(name_of(devices.stage)) +
+         (devices.detail.empty() ? "" : ": " + devices.detail);
 }
 
 void Collector::collect_devices(UnixNs now, std::vector<Observation>& out) {

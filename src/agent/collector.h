@@ -45,6 +45,7 @@ class Collector {
   void take_process_events(UnixNs now, std::vector<Observation>& out);
   void sample_processes(UnixNs now, std::vector<Observation>& out);
   void report_coverage(UnixNs now, std::vector<Observation>& out);
+  std::string devices_detail() const;
   void collect_devices(UnixNs now, std::vector<Observation>& out);
 
   ProcFs procfs_;
@@ -54,6 +55,7 @@ class Collector {
   Reason probes_reason_ = Reason::kNone;
   std::string host_rung_;
   std::unique_ptr<VendorWorkers> workers_;
+  std::string nvml_error_;
   Suspicion suspicion_;
   std::set<ProcessKey> watched_;
   std::map<std::pair<ProcessKey, Rung>, RungCoverage> reported_;

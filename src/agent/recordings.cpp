@@ -28,13 +28,25 @@ std::vector<Verdict> verdicts_of(const std::optional<JobId>& job, const Judge& j
   return out;
 }
 
+Result<void> write_snapshot(RecordingWriter& writer, UnixNs now, const std::optional<JobId>& job,
+                            const Judge& judge) {
+  for (const Observation& observation : judge.table().snapshot(now, job)) {
+    if (const auto added = writer.add(observation); !added) return added;
+  }
+  return writer.end_tick(now, verdicts_of(job, judge));
+}
+
+void remove_files(const std::string& path) {
+  ::unlink(path.c_str());
+  ::unlink((path + "-wal").c_str());
+}
+
 }  // namespace
 
 Recordings::~Recordings() {
   for (auto& [id, entry] : entries_) {
     entry.writer.reset();
-    ::unlink(entry.path.c_str());
-    ::unlink((entry.path + "-wal").c_str());
+    remove_files(entry.path);
   }
 }
 
@@ -63,13 +75,11 @@ Result<std::uint64_t> Recordings::begin(UnixNs now, std::chrono::nanoseconds len
   Result<std::unique_ptr<RecordingWriter>> writer = RecordingWriter::create(entry.path, meta);
   if (!writer) return tl::unexpected<Error>(writer.error());
   entry.writer = std::move(*writer);
-  for (const Observation& observation : judge.table().snapshot(now, job)) {
-    if (const auto added = entry.writer->add(observation); !added) {
-      return tl::unexpected<Error>(added.error());
-    }
+  if (const auto begun = write_snapshot(*entry.writer, now, job, judge); !begun) {
+    entry.writer.reset();
+    remove_files(entry.path);
+    return tl::unexpected<Error>(begun.error());
   }
-  const auto first = entry.writer->end_tick(now, verdicts_of(job, judge));
-  if (!first) return tl::unexpected<Error>(first.error());
   const std::uint64_t id = next_id_++;
   entries_.emplace(id, std::move(entry));
   return id;
@@ -81,7 +91,7 @@ void Recordings::tick(UnixNs now, const std::vector<Observation>& observations,
     Entry& recording = entry->second;
     if (recording.status.state != State::kRecording) {
       const bool forgotten = recording.until + kKeptForFetching < now;
-      if (forgotten) ::unlink(recording.path.c_str());
+      if (forgotten) remove_files(recording.path);
       entry = forgotten ? entries_.erase(entry) : std::next(entry);
       continue;
     }
@@ -97,13 +107,13 @@ void Recordings::tick(UnixNs now, const std::vector<Observation>& observations,
       recording.status = {State::kFailed, recording.status.ticks, written.error().message};
       recording.writer.reset();
     } else if (now >= recording.until) {
-      close(recording, now);
+      close(recording);
     }
     ++entry;
   }
 }
 
-void Recordings::close(Entry& entry, UnixNs) {
+void Recordings::close(Entry& entry) {
   const Result<void> finished = entry.writer->finish();
   entry.writer.reset();
   entry.status.state = finished ? State::kDone : State::kFailed;

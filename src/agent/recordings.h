@@ -54,7 +54,7 @@ class Recordings {
     Status status;
     std::unique_ptr<RecordingWriter> writer;
   };
-  void close(Entry& entry, UnixNs now);
+  void close(Entry& entry);
   const Entry* find(std::uint64_t id, std::uint32_t uid) const;
 
   std::string folder_;
