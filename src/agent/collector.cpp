@@ -38,8 +38,13 @@ Collector::Collector(const AgentConfig& config, const std::string& executable)
   workers.executable = executable;
   workers.library = config.nvml_library;
   workers.deadline =
-      std::chrono::nanoseconds(static_cast<std::int64_t>(config.nvml_deadline_s * 1e9));
-  workers_ = VendorWorkers::start(workers);
+      std::chrono::milliseconds(static_cast<std::int64_t>(config.nvml_deadline_s * 1e3));
+  auto started = VendorWorkers::start(workers);
+  if (started) {
+    workers_ = std::move(*started);
+  } else {
+    nvml_error_ = started.error().message;
+  }
 }
 
 void Collector::open_probes(const AgentConfig& config, const std::string& executable) {

@@ -1,6 +1,7 @@
 #include "cli/run.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -140,7 +141,9 @@ int parse_and_run(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     std::string command = argc > 1 && argv[1][0] != '-' ? argv[1] : "";
-    const bool known = !command.empty() && app.get_subcommand_no_throw(command) != nullptr;
+    const auto all = app.get_subcommands([](CLI::App*) { return true; });
+    const bool known = std::any_of(all.begin(), all.end(),
+                                   [&](CLI::App* each) { return each->get_name() == command; });
     const std::string hint = known ? "rung " + command + " --help" : "rung --help";
     std::string message = error.what();
     if (!command.empty() && !known) message = "no command '" + command + "'";
