@@ -9,7 +9,8 @@ namespace rung {
 
 // Runs until the other end of the socket closes. `args`: --fd K, a SOCK_SEQPACKET socket to the
 // agent, and --device N, the NVML index to sample, or --enumerate. The library is
-// libnvidia-ml.so.1, or what RUNG_NVML names. Gives the exit code: 0, or 64 for wrong arguments.
+// libnvidia-ml.so.1, or what RUNG_NVML names. Gives 64 for wrong arguments, else it ends the
+// process itself: the exit handlers of the vendor library may hang.
 int vendor_worker_main(const std::vector<std::string>& args);
 
 }  // namespace rung
