@@ -45,7 +45,7 @@ struct NcclCall {
   std::string_view name;
   CallClass call = RUNG_CALL_OTHER;
   CollectiveOp op = RUNG_OP_UNKNOWN;
-  NcclArguments arguments;
+  NcclArguments arguments = {};
   // The call takes a place in ncclComm::seqNumber. AlltoAll, Gather and Scatter (2.28) become
   // sends and receives and take none.
   bool numbered = false;

@@ -15,7 +15,7 @@ enum rung_probe_bound {
   RUNG_PROBE_THREADS = 16384,  // threads whose last call is kept
   RUNG_PROBE_PEERS = 65536,    // (communicator, peer) pairs with point-to-point counts
   RUNG_PROBE_FUNCTIONS = 256,  // rows of the function table, a power of two
-  RUNG_PROBE_LAYOUTS = 32,     // rows of the NCCL layout table, a power of two; row 0: none
+  RUNG_PROBE_LAYOUTS = 64,     // rows of the NCCL layout table, a power of two; row 0: none
   RUNG_PROBE_LINKS = 4,        // library files that one process may call into
   RUNG_PROBE_GROUP_COMMS = 4,  // communicators counted inside one open NCCL group of a thread
   RUNG_PROBE_CLASSES = 18,     // RUNG_CALL_CLASSES of vocab/calls.h
