@@ -68,7 +68,7 @@ class VendorWorkers::Impl {
     const std::int64_t until = mono_now_ns() + std::chrono::nanoseconds(kStopWait).count();
     bool all = false;
     while (!all) {
-      all = true;
+      all = !retired_ || retired_->all_reaped();
       each_worker([&](vendor::Worker& worker) { all = worker.all_reaped() && all; });
       if (all || mono_now_ns() >= until) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
