@@ -61,6 +61,7 @@ struct RankView {
   bool host_probes_flowing = false;  // at least one probed call was seen
   Known<JobNs> probes_since;         // when the host probes began to see this process
   bool launches_thinned = false;
+  bool unidentified_comms = false;  // has a communicator in use that could not be identified
   Activity activity;
   std::optional<DeviceSample> device;  // newest sample of its device
   std::vector<RungCoverage> coverage;
