@@ -11,7 +11,8 @@
 
 namespace rung {
 
-// One JSON object of schema "rung.status/1" (docs/design.md, 8): jobs with one entry per rank, agent.
+// One JSON object of schema "rung.status/1" (docs/design.md, 8): jobs with one entry per rank,
+// agent.
 std::string status_json(const std::vector<JobView>& jobs, const std::vector<Verdict>& verdicts,
                         const AgentHealth& agent);
 
