@@ -22,6 +22,7 @@ import pathlib
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -332,15 +333,15 @@ def check_late(context):
 
 # --- identical ------------------------------------------------------------------------------------
 
-def plain_run(context, name, ranks, agent=None, kill_at=None):
+def plain_run(context, name, ranks, at_half=None):
     """Trains a fixed number of steps; gives what the ranks printed and their exit codes."""
     steps = context.args.identical_steps
     job = Job(name, ranks, context.folder("job"), ["--steps", steps])
     with context.jobs(job):
         job.start()
-        if kill_at is not None:
-            job.wait_for_steps(kill_at, 120)
-            agent.end(signal.SIGKILL)
+        if at_half is not None:
+            job.wait_for_steps(steps // 2, 120)
+            at_half()
         ended = job.wait(300)
     return ended
 
@@ -353,15 +354,15 @@ def check_identical(context):
                 f"exit {first['ranks']}, {first['last_lines'][0]}")
     with context.agent("identical") as agent:
         agent.start()
-        watched = plain_run(context, "watched", ranks)
-        attached = (agent.status() or {}).get("agent", {}).get("probe_links")
-    context.row("identical", "with the agent", watched == first,
-                f"exit {watched['ranks']}, probe links at the end {attached}, "
+        looks = []
+        watched = plain_run(context, "watched", ranks, lambda: looks.append(agent.status()))
+    links = looks[0]["agent"]["probe_links"] if looks[0] else None
+    context.row("identical", "with the agent", watched == first and bool(links),
+                f"exit {watched['ranks']}, {links} probe links at half time, "
                 f"{watched['last_lines'][0]}")
     with context.agent("identical-killed") as agent:
         agent.start()
-        half = context.args.identical_steps // 2
-        orphaned = plain_run(context, "orphaned", ranks, agent, half)
+        orphaned = plain_run(context, "orphaned", ranks, lambda: agent.end(signal.SIGKILL))
     context.row("identical", "agent killed in mid-run", orphaned == first,
                 f"exit {orphaned['ranks']}, {orphaned['last_lines'][0]}")
     context.details["identical"] = {"plain": [first, second], "watched": watched,
@@ -500,7 +501,7 @@ def main():
         begun = time.monotonic()
         try:
             CHECKS[name](context)
-        except (Gone, OSError, KeyError) as trouble:
+        except (Gone, OSError, KeyError, subprocess.TimeoutExpired) as trouble:
             context.row(name, "the check itself", False, f"{type(trouble).__name__}: {trouble}")
         context.details[f"{name}_seconds"] = time.monotonic() - begun
         say(f"== {name}: {context.details[f'{name}_seconds']:.0f} s")
