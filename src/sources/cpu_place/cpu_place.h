@@ -16,15 +16,18 @@ namespace rung {
 // Samples the user instruction pointer of each thread through a perf software clock at 50 Hz of
 // its CPU time.
 //
-// What counts as `in_cuda`: an instruction inside libcuda, libcudart, libnccl or the vDSO (where
-// clock_gettime, which spinning code calls, spends its time). Two cases cannot be told apart by
-// the instruction pointer alone and are decided by the thread's last sample elsewhere in user
-// code, that is by where the thread comes from: code of libc (sched_yield, memcpy, a lock) and
-// time in the kernel on behalf of the thread. Without such a sample before them they count as not
-// in CUDA: a rank is called inactive only when it was seen inside CUDA.
+// `in_cuda` counts the samples whose user instruction pointer lies in libcuda, libcudart, libnccl
+// or the vDSO (where clock_gettime, which spinning code calls, spends its time). For time in the
+// kernel on behalf of the thread it is the instruction that entered the kernel. Code of libc, also
+// the wrapper of a system call (sched_yield, ioctl, poll), belongs to its caller: the first word of
+// the stack, within 192 bytes of its top, that points into other executable code; where there is
+// none the sample counts as not in CUDA. This is no unwinding: a stale return address in a libc
+// frame can mislead it. Where the kernel may not be sampled (no CAP_PERFMON), time inside system
+// calls is missing from `samples` altogether.
 class CpuPlaceSampler {
  public:
   static constexpr std::size_t kMostThreads = 64;
+  static constexpr int kHertz = 50;
 
   // Begins; the window ends by itself after `duration`. Of more than kMostThreads threads the
   // first ones are taken. A thread that is gone is left out. Does not block. Errors: kNoPermission
