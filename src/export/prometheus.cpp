@@ -253,13 +253,23 @@ struct Omitted {
   std::size_t workers = 0;
 };
 
-void add_jobs(MetricPage& page, const std::vector<JobView>& jobs,
+// Live jobs and newest attempts first: they get the room, and the series when an id comes twice.
+std::vector<const JobView*> by_importance(const std::vector<JobView>& jobs) {
+  std::vector<const JobView*> out;
+  for (const JobView& job : jobs) out.push_back(&job);
+  std::stable_sort(out.begin(), out.end(), [](const JobView* a, const JobView* b) {
+    return a->ended != b->ended ? b->ended : a->attempt > b->attempt;
+  });
+  return out;
+}
+
+void add_jobs(MetricPage& page, const std::vector<const JobView*>& jobs,
               const std::vector<Verdict>& verdicts, Omitted& omitted) {
   std::size_t ranks_shown = 0;
   std::size_t ranks_of_other_jobs = 0;
   std::map<std::pair<std::string, std::string>, std::size_t> others;  // job, state
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const JobView& job = jobs[i];
+    const JobView& job = *jobs[i];
     const bool has_room = i < limits::kExportedJobs;
     if (has_room) {
       add_job(page, job, verdicts);
@@ -354,7 +364,7 @@ std::string prometheus_text(const std::vector<JobView>& jobs, const std::vector<
                             const AgentHealth& agent, const std::vector<DeviceSample>& devices) {
   MetricPage page;
   Omitted omitted;
-  add_jobs(page, jobs, verdicts, omitted);
+  add_jobs(page, by_importance(jobs), verdicts, omitted);
   const std::size_t shown = std::min(devices.size(), limits::kExportedDevices);
   for (std::size_t i = 0; i < shown; ++i) add_device(page, devices[i]);
   omitted.devices = devices.size() - shown;

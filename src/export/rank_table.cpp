@@ -74,11 +74,11 @@ class Range {
   }
   // "12", "12-14", "?", and "12-14 ?" when some were not known.
   template <class F>
-  std::string text(F&& print) const {
+  std::string text(F&& print, const char* between = "-") const {
     if (!low_) return kNotKnown;
     const std::string low = print(*low_);
     const std::string high = print(*high_);
-    return (low == high ? low : low + "-" + high) + (unknown_ ? " ?" : "");
+    return (low == high ? low : low + between + high) + (unknown_ ? " ?" : "");
   }
 
  private:
@@ -207,7 +207,7 @@ Cells cells_of(const Row& row) {
   return {(row.accused ? "> " : "  ") + ranks_cell(row.ranks, kRanksColumns),
           row.state,
           row.call,
-          row.age_ns.text(age),
+          row.age_ns.text(age, " to "),
           row.entered.text(number),
           row.utilization.text(percent),
           row.sm_active.text(percent),

@@ -344,19 +344,22 @@ class Writer final : public RecordingWriter {
   Result<void> insert(const Observation& observation) {
     Insert& into = inserts_[observation.what.index()];
     return std::visit(
-        [&](const auto& what) -> Result<void> {
-          into.parent.bind(1, next_seq_);
-          Binder binder(into.parent, 2, dictionaries_);
-          fields(binder, observation.from);
-          fields(binder, what);
-          if (auto done = binder.run(); !done) return done;
-          if constexpr (kHasChildren<std::remove_cvref_t<decltype(what)>>) {
-            if (auto done = insert_children(into.child, *children_of(what)); !done) return done;
-          }
-          ++next_seq_;
-          return {};
-        },
+        [&](const auto& what) { return this->insert_as(into, observation.from, what); },
         observation.what);
+  }
+
+  template <class T>
+  Result<void> insert_as(Insert& into, const Origin& from, const T& what) {
+    into.parent.bind(1, next_seq_);
+    Binder binder(into.parent, 2, dictionaries_);
+    fields(binder, from);
+    fields(binder, what);
+    if (auto done = binder.run(); !done) return done;
+    if constexpr (kHasChildren<T>) {
+      if (auto done = insert_children(into.child, *children_of(what)); !done) return done;
+    }
+    ++next_seq_;
+    return {};
   }
 
   template <class C>
