@@ -44,6 +44,18 @@ Finding by_name(const Situation& situation, const std::vector<Suspect>& suspects
   return finding;
 }
 
+// Who may be the cause: unobserved ranks, and observed ones that have not joined but may wait for
+// an unobserved one.
+std::string candidates_text(const Situation& situation) {
+  const RankSet& unobserved = situation.unobserved_candidates;
+  const std::string out = unobserved.count() == 1
+                              ? fmt::format("the unobserved {}", ranks_text(unobserved))
+                              : fmt::format("one of {} unobserved ranks ({})", unobserved.count(),
+                                            ranks_text(unobserved));
+  if (situation.unclear_behind_unobserved.empty()) return out;
+  return fmt::format("{} or {}", ranks_text(situation.unclear_behind_unobserved), out);
+}
+
 Finding behind_unobserved(const Situation& situation) {
   const JobView& view = situation.view;
   Finding finding;
@@ -52,19 +64,17 @@ Finding behind_unobserved(const Situation& situation) {
   finding.waiting = situation.waiting_for_unobserved |
                     situation.graph.waiting_for(situation.waiting_for_unobserved);
   finding.since = situation.still_since;
-  const std::size_t candidates = finding.unobserved.count();
   finding.summary =
-      fmt::format("{} for {}; {} ({}) may not have joined",
+      fmt::format("{} for {}; {} may not have joined",
                   count_text(finding.waiting.count(), "stands still", "stand still"),
-                  duration_text(situation.age(*situation.still_since)),
-                  candidates == 1 ? "the unobserved rank"
-                                  : fmt::format("one of these {} unobserved ranks", candidates),
-                  finding.unobserved.text());
+                  duration_text(situation.age(*situation.still_since)), candidates_text(situation));
   finding.facts.push_back(
       peers_fact("observed ranks have entered collectives whose other members are not observed",
                  static_cast<double>(situation.waiting_for_unobserved.count()), "ranks"));
   add_waiting_facts(situation, finding.waiting, finding);
+  std::size_t told = 0;
   for (const RankId id : situation.unclear_behind_unobserved.ranks()) {
+    if (told++ == kDetailedRanks) break;
     finding.facts.push_back(probe_fact(
         *view.find(id), "it has not joined either, but may itself wait for an unobserved rank"));
   }

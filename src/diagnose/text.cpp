@@ -8,6 +8,8 @@ namespace rung {
 namespace {
 
 constexpr double kNsPerSecond = 1e9;
+// Of a rank set in a sentence; the verdict carries the whole set.
+constexpr std::size_t kLongestRanks = 120;
 
 bool has_root(CollectiveOp op) {
   return op == RUNG_OP_REDUCE || op == RUNG_OP_BROADCAST || op == RUNG_OP_GATHER ||
@@ -51,7 +53,12 @@ std::string bytes_text(std::uint64_t bytes) {
 std::string ranks_text(const RankSet& ranks) {
   const std::size_t count = ranks.count();
   if (count == 0) return "no rank";
-  return fmt::format("{} {}", count == 1 ? "rank" : "ranks", ranks.text());
+  std::string text = ranks.text();
+  if (text.size() > kLongestRanks) {
+    text.resize(text.rfind(',', kLongestRanks));
+    text += fmt::format(" and more, {} in all", count);
+  }
+  return fmt::format("{} {}", count == 1 ? "rank" : "ranks", text);
 }
 
 std::string count_text(std::size_t ranks, const char* one, const char* many) {

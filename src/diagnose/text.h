@@ -13,7 +13,7 @@ double seconds_of(std::chrono::nanoseconds d);
 std::string duration_text(std::chrono::nanoseconds d);  // "12.3 s", "4 min 5 s"
 std::string bytes_text(std::uint64_t bytes);            // "1 MiB", "512 B", "1.5 KiB"
 
-// "rank 3", "ranks 0-2,5", "no rank".
+// "rank 3", "ranks 0-2,5", "no rank"; a long set is cut and its size told.
 std::string ranks_text(const RankSet& ranks);
 // "rank 3 waits", "5 ranks wait".
 std::string count_text(std::size_t ranks, const char* one, const char* many);
