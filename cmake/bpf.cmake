@@ -14,7 +14,8 @@ function(rung_bpf name)
   else()
     set(arch arm64)
   endif()
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/bpf/*.h)
+  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/bpf/*.h ${CMAKE_SOURCE_DIR}/src/abi/*.h
+       ${CMAKE_SOURCE_DIR}/src/vocab/*.h)
   add_custom_command(
     OUTPUT ${skeleton}
     COMMAND ${RUNG_BPF_CLANG} -target bpf -g -O2 -Wall -Werror -mcpu=v3 -D__TARGET_ARCH_${arch}

@@ -170,19 +170,15 @@ void CommTracker::number(Comm& comm, const rung_collective_event& event, Entry e
     comm.confirmed = comm.since_init;
     comm.group_ok = true;
   } else if (begins) {
-    const bool moved = event.base >= *comm.next;
-    if (!comm.confirmed) {
-      release_held(comm, moved);
-      comm.confirmed = moved;
-      comm.group_ok = true;
-    } else {
-      comm.group_ok = moved;
-    }
+    comm.group_ok = event.base >= *comm.next;
+    // Only if exactly what was held has been launched since are the numbers of the held ones right.
+    if (!comm.confirmed) release_held(comm, event.base == *comm.next);
+    comm.confirmed = comm.confirmed || comm.group_ok;
   }
   const std::uint64_t index = event.base + event.position;
   comm.next = index + 1;
   if (comm.group_ok) entry.index = index;
-  (comm.confirmed ? comm.ready : comm.held).push_back(entry);
+  (comm.confirmed || !comm.group_ok ? comm.ready : comm.held).push_back(entry);
 }
 
 void CommTracker::release_held(Comm& comm, bool keep_index) {
