@@ -30,3 +30,26 @@ set(target rung_sources_host_probes_tests)
 add_dependencies(${target} fixture_cuda fixture_nccl fixture_nccl_unknown fixture_workload)
 target_compile_definitions(${target} PRIVATE
   RUNG_PROBE_FIXTURES="${fixtures_out}" RUNG_PROBE_KNOWN_ID="${known_id}")
+
+# NVIDIA's own files, where they are: the tables of abi/ are checked against them.
+if(NOT RUNG_HIDE_CUDA)
+  find_path(toolkit_include cuda.h PATHS /usr/local/cuda/include)
+  find_file(toolkit_stub libcuda.so PATHS /usr/local/cuda/lib64/stubs /usr/local/cuda/lib/stubs
+            NO_DEFAULT_PATH)
+  find_file(toolkit_nccl libnccl.so.2 PATHS /usr/local/cuda/lib64 /usr/local/cuda/lib
+            NO_DEFAULT_PATH)
+  find_program(dwarfdump NAMES llvm-dwarfdump-16 llvm-dwarfdump)
+  if(toolkit_include)
+    target_include_directories(${target} SYSTEM PRIVATE ${toolkit_include})
+    target_compile_definitions(${target} PRIVATE RUNG_TOOLKIT_INCLUDE)
+  endif()
+  if(toolkit_stub)
+    target_compile_definitions(${target} PRIVATE RUNG_TOOLKIT_CUDA_STUB="${toolkit_stub}")
+  endif()
+  if(toolkit_nccl)
+    target_compile_definitions(${target} PRIVATE RUNG_TOOLKIT_NCCL="${toolkit_nccl}")
+  endif()
+  if(dwarfdump)
+    target_compile_definitions(${target} PRIVATE RUNG_DWARFDUMP="${dwarfdump}")
+  endif()
+endif()

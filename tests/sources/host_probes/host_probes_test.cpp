@@ -1,8 +1,13 @@
 #include "sources/host_probes/host_probes.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
+#include <set>
 
 #include "workload.h"
 
@@ -525,6 +530,50 @@ TEST_F(HostProbesTest, ProcessesThatComeAndGoBetweenDrainsAreCounted) {
         hinted || (event.what == ProcessEvent::What::kExec && std::to_string(event.pid) == pid);
   }
   EXPECT_TRUE(hinted) << "an exec of a process that nobody watches is a hint";
+}
+
+// Runs the rest of the test in a pid namespace of its own, as an agent in a container has it.
+int run_in_namespace(const std::function<int()>& body) {
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) _exit(77);
+    const pid_t inner = fork();
+    if (inner == 0) {
+      const bool ready = mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount("proc", "/proc", "proc", 0, nullptr) == 0;
+      _exit(ready ? body() : 77);
+    }
+    int status = 0;
+    waitpid(inner, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = 0;
+  waitpid(outer, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+TEST_F(HostProbesTest, AnAgentInAPidNamespaceSeesItsOwnNumbers) {
+  const int result = run_in_namespace([this] {
+    open();
+    Workload workload;
+    if (workload.pid() > 1000) return 2;  // not the outer numbers
+    workload.tell("load " + fixture("libcuda.so.1"));
+    watch(workload);
+    workload.tell("call cuLaunchKernel 10");
+    const auto seen = drain();
+    const auto calls = of<InFlightCall>(seen, workload.key());
+    if (counted(seen, workload.key(), RUNG_CALL_LAUNCH).entered != 10) return 3;
+    if (calls.size() != 1 || calls[0].tid != workload.pid()) return 4;
+    workload.end("exit 5");
+    drain();
+    for (const ProcessEvent& event : probes_->take_process_events()) {
+      const bool exit = event.what == ProcessEvent::What::kExit;
+      if (exit && event.pid == workload.pid() && event.exit_code == 5) return 0;
+    }
+    return 6;
+  });
+  if (result == 77) GTEST_SKIP() << "no right to make a pid namespace";
+  EXPECT_EQ(result, 0);
 }
 
 TEST_F(HostProbesTest, AnotherProcessUnderTheSamePidIsRefused) {
