@@ -600,7 +600,13 @@ Result<std::unique_ptr<RecordingReader>> RecordingReader::open(const std::string
   auto db = store::open_read_only(*real, *wal_mode);
   if (!db) return tl::unexpected<Error>(db.error());
   auto file = std::make_unique<store::RecordingFile>(path, std::move(*db));
-  if (auto started = file->start(); !started) return tl::unexpected<Error>(started.error());
+  if (auto started = file->start(); !started) {
+    Error error = started.error();
+    if (*wal_mode && error.code == ErrorCode::kBadInput) {
+      error.hint = "its writer was killed: its newest data are in " + path + "-wal, keep both";
+    }
+    return tl::unexpected<Error>(std::move(error));
+  }
   return file;
 }
 

@@ -217,6 +217,12 @@ TEST(Recording, WhatWasCommittedSurvivesAKill) {
   const auto reader = RecordingReader::open(folder / "a.rung");
   ASSERT_TRUE(reader);
   EXPECT_FALSE((*reader)->meta().finished.has_value());
+
+  std::filesystem::copy_file(folder / "a.rung", folder / "alone.rung");
+  const auto alone = RecordingReader::open(folder / "alone.rung");
+  ASSERT_FALSE(alone);
+  EXPECT_EQ(alone.error().code, ErrorCode::kBadInput);
+  EXPECT_NE(alone.error().hint.find("-wal"), std::string::npos) << alone.error().hint;
 }
 
 TEST(Recording, AFullDiskIsAnErrorAndTheFileStaysReadable) {
