@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kFabricBytes = std::size_t{256} << 20;
 constexpr std::size_t kArenaStart = (sizeof(FabricHeader) + 4095) / 4096 * 4096;
 
-void* map_shared(const std::string& folder) {
+void* map_shared(const std::string& folder, bool create) {
   const std::string path = folder + "/fabric";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0600);
   if (fd < 0) return MAP_FAILED;
   void* base = MAP_FAILED;
   if (::ftruncate(fd, static_cast<off_t>(kFabricBytes)) == 0) {
@@ -34,10 +34,10 @@ void* map_shared(const std::string& folder) {
 
 }  // namespace
 
-Fabric* Fabric::open(const std::string& folder) {
+Fabric* Fabric::open(const std::string& folder, bool create) {
   void* base = folder.empty() ? ::mmap(nullptr, kFabricBytes, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                              : map_shared(folder);
+                              : map_shared(folder, create);
   if (base == MAP_FAILED) return nullptr;
   return new Fabric(static_cast<std::byte*>(base));
 }
@@ -45,17 +45,12 @@ Fabric* Fabric::open(const std::string& folder) {
 Fabric* Fabric::instance() {
   static Fabric* const fabric = [] {
     const char* folder = std::getenv("RUNG_SIM_DIR");
-    return open(folder == nullptr ? "" : folder);
+    return open(folder == nullptr ? "" : folder, true);
   }();
   return fabric;
 }
 
 Fabric::~Fabric() { ::munmap(base_, kFabricBytes); }
-
-std::uint32_t Fabric::device_count() {
-  const std::uint32_t count = header().device_count.load();
-  return count == 0 || count > kMaxDevices ? kDefaultDevices : count;
-}
 
 std::byte* Fabric::comm_area(std::uint64_t key, std::size_t bytes) {
   FabricHeader& head = header();

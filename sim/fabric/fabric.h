@@ -15,10 +15,9 @@
 namespace rung::sim {
 
 inline constexpr std::size_t kMaxRanks = 256;
-inline constexpr std::size_t kMaxDevices = 256;
-inline constexpr std::size_t kProcessesPerDevice = 16;
+inline constexpr std::size_t kDevices = 8;  // of the node, whether a job uses them or not
+inline constexpr std::size_t kProcessesPerDevice = 32;
 inline constexpr std::size_t kMaxComms = 1024;
-inline constexpr std::uint32_t kDefaultDevices = 8;
 
 // Total time during which something was true, and since when it is true now (0: it is not).
 // CLOCK_MONOTONIC nanoseconds. One process writes, others read.
@@ -58,28 +57,26 @@ struct CommEntry {
 };
 
 struct FabricHeader {
-  std::atomic<std::uint32_t> device_count;  // 0: kDefaultDevices
-  std::atomic<std::uint32_t> id_ready;      // futex: rank 0 has published unique_id
+  std::atomic<std::uint32_t> id_ready;  // futex: rank 0 has published unique_id
   std::array<char, 128> unique_id;
   std::atomic<std::uint64_t> arena_used;
   std::array<CommEntry, kMaxComms> comms;
   std::array<RankBoard, kMaxRanks> ranks;
-  std::array<DeviceBoard, kMaxDevices> devices;
+  std::array<DeviceBoard, kDevices> devices;
 };
 
 class Fabric {
  public:
   // The fabric of RUNG_SIM_DIR; nullptr when it cannot be mapped. Never freed.
   static Fabric* instance();
-  // Maps the fabric of `folder` and creates it if absent; nullptr with errno on failure. "" gives
-  // private memory. The caller owns it.
-  static Fabric* open(const std::string& folder);
+  // Maps the fabric of `folder`; nullptr with errno on failure, or if it is absent and shall not be
+  // created. "" gives private memory. The caller owns it.
+  static Fabric* open(const std::string& folder, bool create);
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
   FabricHeader& header() { return *reinterpret_cast<FabricHeader*>(base_); }
-  std::uint32_t device_count();
   // Zeroed memory of at least `bytes` bytes that every caller with the same key shares; nullptr
   // when the table or the file is full.
   std::byte* comm_area(std::uint64_t key, std::size_t bytes);

@@ -59,7 +59,9 @@ int train(const Scenario& scenario, const std::string& folder) {
   double checksum = 0;
   const std::int64_t steps = scenario.steps == 0 ? kEndlessSteps : scenario.steps;
   {
-    Trainer trainer(scenario, rank, local_rank, faults);
+    // More ranks than devices share them.
+    const std::int32_t device = local_rank % static_cast<std::int32_t>(kDevices);
+    Trainer trainer(scenario, rank, device, faults);
     const ncclUniqueId id = exchange_unique_id(fabric->header(), rank);
     faults.before_init();
     trainer.connect(id);

@@ -35,7 +35,7 @@ float local_loss(std::int64_t step, std::int32_t rank) {
 
 }  // namespace
 
-Trainer::Trainer(const Scenario& scenario, std::int32_t rank, std::int32_t local_rank,
+Trainer::Trainer(const Scenario& scenario, std::int32_t rank, std::int32_t ordinal,
                  RankFaults& faults)
     : scenario_(scenario),
       rank_(rank),
@@ -46,7 +46,7 @@ Trainer::Trainer(const Scenario& scenario, std::int32_t rank, std::int32_t local
   must(cuInit(0), "cuInit");
   CUdevice device = 0;
   CUcontext context = nullptr;
-  must(cuDeviceGet(&device, local_rank), "cuDeviceGet");
+  must(cuDeviceGet(&device, ordinal), "cuDeviceGet");
   must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   must(cuStreamCreate(&compute_, 1), "cuStreamCreate");

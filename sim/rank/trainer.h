@@ -14,9 +14,9 @@ namespace rung::sim {
 
 class Trainer {
  public:
-  // Makes the context of `local_rank`'s device, streams and buffers. Ends the process with 1 when
+  // Makes the context of this device, streams and buffers. Ends the process with 1 when
   // a call fails, as every method does.
-  Trainer(const Scenario& scenario, std::int32_t rank, std::int32_t local_rank, RankFaults& faults);
+  Trainer(const Scenario& scenario, std::int32_t rank, std::int32_t device, RankFaults& faults);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

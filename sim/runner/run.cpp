@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -90,14 +90,26 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::_exit(127);
 }
 
-Result<void> prepare_folder(const Scenario& scenario, const std::string& folder) {
+// Makes the folder ready for a new run and gives its lock. Of an earlier run only files that we
+// wrote are removed; nvml.control stays, since it may be there for this run.
+Result<Fd> prepare_folder(const Scenario& scenario, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fail_errno(error.value(), "cannot make the run folder " + folder);
-  if (std::filesystem::exists(folder + "/fabric", error)) {
-    return fail(ErrorCode::kUsage, folder + " holds an earlier run", "give an empty folder");
+  Fd lock(::open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return fail_errno(errno, "cannot write into " + folder);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return fail(ErrorCode::kUsage, "a simulated job runs in " + folder, "give another folder");
   }
-  return write_file_atomically(folder + "/scenario.toml", to_toml(scenario));
+  for (const char* name : {"/fabric", "/launcher.log", "/checkpoint.bin"}) {
+    ::unlink((folder + name).c_str());
+  }
+  for (std::size_t rank = 0; rank < kMaxRanks; ++rank) {
+    ::unlink((folder + "/rank-" + std::to_string(rank) + ".log").c_str());
+  }
+  auto written = write_file_atomically(folder + "/scenario.toml", to_toml(scenario));
+  if (!written) return tl::unexpected(written.error());
+  return lock;
 }
 
 std::optional<std::int64_t> unless_zero(std::int64_t value) {
@@ -106,8 +118,11 @@ std::optional<std::int64_t> unless_zero(std::int64_t value) {
 
 }  // namespace
 
-struct Run::Board {
+struct Run::Handles {
   std::unique_ptr<Fabric> fabric;
+  Fd lock;      // of the folder
+  Fd lifeline;  // the launcher ends the job when this pipe closes
+  Fd events;    // of the launcher, LauncherEvent records
 };
 
 Run::Run(Scenario scenario, std::string folder)
@@ -117,16 +132,17 @@ Run::Run(Scenario scenario, std::string folder)
   }
 }
 
-Run::~Run() { stop(); }
+Run::~Run() {
+  if (handles_ != nullptr) stop();
+}
 
 Result<std::unique_ptr<Run>> Run::start(const Scenario& scenario, const RunOptions& options) {
   if (auto checked = check(scenario); !checked) return tl::unexpected(checked.error());
   auto home = find_home(options.home);
   if (!home) return tl::unexpected(home.error());
   const std::string folder = std::filesystem::absolute(options.folder).lexically_normal().string();
-  if (auto prepared = prepare_folder(scenario, folder); !prepared) {
-    return tl::unexpected(prepared.error());
-  }
+  auto lock = prepare_folder(scenario, folder);
+  if (!lock) return tl::unexpected(lock.error());
   auto lifeline = make_pipe();
   auto events = make_pipe();
   if (!lifeline) return tl::unexpected(lifeline.error());
@@ -135,11 +151,12 @@ Result<std::unique_ptr<Run>> Run::start(const Scenario& scenario, const RunOptio
   if (!log.valid()) return fail_errno(errno, "cannot write into " + folder);
 
   std::unique_ptr<Run> run(new Run(scenario, folder));
-  run->board_ = std::make_unique<Board>();
-  run->board_->fabric.reset(Fabric::open(folder));
-  if (run->board_->fabric == nullptr)
+  run->handles_ = std::make_unique<Handles>();
+  run->handles_->lock = std::move(*lock);
+  run->handles_->fabric.reset(Fabric::open(folder, true));
+  if (run->handles_->fabric == nullptr) {
     return fail_errno(errno, "cannot map the fabric of " + folder);
-  run->board_->fabric->header().device_count = static_cast<std::uint32_t>(scenario.world_size);
+  }
 
   const std::string program = *home + "/rung-sim-launcher";
   std::vector<std::string> arguments{program, folder, options.run_id,
@@ -155,14 +172,15 @@ Result<std::unique_ptr<Run>> Run::start(const Scenario& scenario, const RunOptio
   }
   ::fcntl(events->read.get(), F_SETFL, O_NONBLOCK);
   run->launcher_ = child;
-  run->lifeline_ = lifeline->write.release();
-  run->events_ = events->read.release();
+  run->handles_->lifeline = std::move(lifeline->write);
+  run->handles_->events = std::move(events->read);
   return run;
 }
 
 void Run::read_events() {
   LauncherEvent event{};
-  while (::read(events_, &event, sizeof event) == static_cast<ssize_t>(sizeof event)) {
+  while (::read(handles_->events.get(), &event, sizeof event) ==
+         static_cast<ssize_t>(sizeof event)) {
     if (event.rank < 0 || event.rank >= scenario_.world_size) continue;
     RankStatus& status = ranks_[static_cast<std::size_t>(event.rank)];
     status.pid = event.pid;
@@ -173,7 +191,13 @@ void Run::read_events() {
 
 void Run::read_board() {
   for (RankStatus& status : ranks_) {
-    const RankBoard& board = board_->fabric->header().ranks[static_cast<std::size_t>(status.rank)];
+    const RankBoard& board =
+        handles_->fabric->header().ranks[static_cast<std::size_t>(status.rank)];
+    // A rank may be training before its launcher came to report it.
+    if (const pid_t pid = board.pid.load(); status.pid == 0 && pid != 0) {
+      status.pid = pid;
+      status.running = true;
+    }
     status.steps_done = board.steps_done.load();
     status.training_unix_ns = unless_zero(board.training_unix_ns.load());
     status.fault_unix_ns = unless_zero(board.fault_unix_ns.load());
@@ -223,8 +247,7 @@ Result<void> Run::signal_rank(std::int32_t rank, int signal) {
 }
 
 void Run::stop() {
-  if (lifeline_ >= 0) ::close(lifeline_);
-  lifeline_ = -1;
+  handles_->lifeline.reset();
   constexpr std::chrono::seconds kPatience(3);
   if (launcher_ != 0 && !wait(kPatience)) {
     // Its ranks die with it (PR_SET_PDEATHSIG).
@@ -234,8 +257,7 @@ void Run::stop() {
     exit_code_ = 128 + SIGKILL;
     for (RankStatus& status : ranks_) status.running = false;
   }
-  if (events_ >= 0) ::close(events_);
-  events_ = -1;
+  handles_->lock.reset();
 }
 
 }  // namespace rung::sim

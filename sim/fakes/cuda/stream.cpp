@@ -90,6 +90,7 @@ bool SimStream::begin_capture() {
 SimGraph* SimStream::end_capture() { return capture_.release(); }
 
 void SimStream::serve() {
+  current_context() = context;
   while (const SimOpPtr op = next()) run(*op);
 }
 

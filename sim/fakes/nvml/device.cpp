@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -36,12 +38,42 @@ NvmlControl read_control() {
   return parse_nvml_control({text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))});
 }
 
+// The fabric of the run folder. It may be made after NVML was loaded, and again by the next run.
+class Node {
+ public:
+  // nullptr while there is no run.
+  Fabric* fabric() {
+    const char* folder = std::getenv("RUNG_SIM_DIR");
+    struct stat file {};
+    if (folder == nullptr || ::stat((std::string(folder) + "/fabric").c_str(), &file) != 0) {
+      return nullptr;
+    }
+    if (fabric_ == nullptr || file.st_ino != inode_) {
+      fabric_.reset(Fabric::open(folder, false));
+      inode_ = file.st_ino;
+    }
+    return fabric_.get();
+  }
+
+  std::mutex mutex;
+
+ private:
+  std::unique_ptr<Fabric> fabric_;
+  ino_t inode_ = 0;
+};
+
+Node& node() {
+  static auto* const instance = new Node;
+  return *instance;
+}
+
 }  // namespace
 
 Snapshot snapshot(int device) {
   Snapshot now;
   now.at_ns = monotonic_ns();
-  Fabric* fabric = Fabric::instance();
+  const std::lock_guard lock(node().mutex);
+  Fabric* fabric = node().fabric();
   if (fabric == nullptr) return now;
   for (DeviceProcess& slot : fabric->header().devices[static_cast<std::size_t>(device)].processes) {
     const std::int32_t pid = slot.pid.load();
@@ -75,7 +107,7 @@ Load recent_load(int device) {
     Load load;
   };
   static auto* const mutex = new std::mutex;
-  static auto* const last = new std::array<Last, kMaxDevices>;
+  static auto* const last = new std::array<Last, kDevices>;
   constexpr std::int64_t kWindowNs = 100'000'000;
   const std::lock_guard lock(*mutex);
   Last& mine = (*last)[static_cast<std::size_t>(device)];

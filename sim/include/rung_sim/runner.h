@@ -110,8 +110,9 @@ struct RankStatus {
 };
 
 struct RunOptions {
-  // The run folder: fabric, one log per rank, nvml.control. Made if absent; must not hold an
-  // earlier run. Give it as RUNG_SIM_DIR to whoever shall see the simulated NVML.
+  // The run folder: fabric, one log per rank, nvml.control. Made if absent; files of an earlier run
+  // are replaced, a running one is an error (kUsage). Give it as RUNG_SIM_DIR to whoever shall see
+  // the simulated NVML; that may also start before the run.
   std::string folder;
   std::string home = {};
   std::string run_id = "simulated";  // TORCHELASTIC_RUN_ID of the ranks
@@ -145,7 +146,7 @@ class Run {
   void stop();
 
  private:
-  struct Board;
+  struct Handles;
   Run(Scenario scenario, std::string folder);
   void read_events();
   void read_board();
@@ -155,10 +156,8 @@ class Run {
   std::string folder_;
   std::vector<RankStatus> ranks_;
   pid_t launcher_ = 0;
-  int lifeline_ = -1;  // the launcher ends the job when this pipe closes
-  int events_ = -1;
   std::optional<int> exit_code_;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<Handles> handles_;
 };
 
 // PATH of the simulated libnvidia-ml.so.1, for tools that take a library path.
