@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <random>
@@ -129,6 +130,8 @@ Result<void> Agent::Impl::open(const std::string& executable) {
   collector = std::make_unique<Collector>(config, executable);
   health.version = kVersion;
   health.pid = ::getpid();
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) health.host = name.data();
   health.started = unix_ns(unix_now_ns());
   return {};
 }

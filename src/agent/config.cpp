@@ -157,13 +157,16 @@ AgentConfig read_config(const toml::table& root, const std::string& origin) {
 }  // namespace
 
 Result<AgentConfig> parse_config(const std::string& text, const std::string& origin) {
-  try {
-    return read_config(toml::parse(text, origin), origin);
-  } catch (const toml::parse_error& error) {
+  const toml::parse_result parsed = toml::parse(text, origin);
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
     return fail(ErrorCode::kBadInput,
                 fmt::format("{}:{}:{}: {}", origin, error.source().begin.line,
                             error.source().begin.column, error.description()),
                 "the file is TOML; see deploy/agent.toml for every key");
+  }
+  try {
+    return read_config(parsed.table(), origin);
   } catch (const BadConfig& bad) {
     return fail(ErrorCode::kBadInput, bad.message, bad.hint);
   }

@@ -149,8 +149,13 @@ int act_one(Stage& stage, const std::string& folder) {
 
 int act_two(Stage& stage, const std::string& folder) {
   say("\n== 4. Another job: rank 0 writes a checkpoint while the others wait");
+  // The first job was cut off on purpose; a fresh agent knows nothing of it.
+  stage.agent.stop();
   Result<std::unique_ptr<sim::Run>> job = start_job("checkpoint_pause", folder);
   if (!job) return complain("demo", job.error());
+  if (const auto started = start_agent(stage, folder); !started) {
+    return complain("demo", started.error());
+  }
   return await_and_show(stage, **job, "pause.checkpoint", 0);
 }
 
