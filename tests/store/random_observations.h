@@ -174,7 +174,7 @@ class Random {
     } else if constexpr (std::is_same_v<T, Evidence>) {
       fill_evidence(value, std::make_index_sequence<std::variant_size_v<Evidence>>());
     } else {
-      std::apply([this](auto&... member) { (fill(member), ...); }, tied(value));
+      std::apply([this](auto&... member) { (this->fill(member), ...); }, tied(value));
     }
   }
 
@@ -213,7 +213,7 @@ class Random {
   template <std::size_t... I>
   void fill_evidence(Evidence& value, std::index_sequence<I...>) {
     const std::size_t wanted = below(sizeof...(I));
-    ((wanted == I ? fill(value.emplace<I>()) : void()), ...);
+    ((wanted == I ? this->fill(value.emplace<I>()) : void()), ...);
   }
 
   std::mt19937_64 engine_;
