@@ -533,6 +533,9 @@ int on_process_exec(struct bpf_raw_tracepoint_args* context) {
     drop(RUNG_DROP_EXEC_LIMIT);
     return 0;
   }
+  // The new program has made no call and is in no group.
+  const __u32 tid = (__u32)ids;
+  if (process) bpf_map_delete_elem(&threads, &tid);
   process_event(RUNG_EVENT_EXEC, ids, process, 0);
   return 0;
 }

@@ -221,7 +221,10 @@ void CommTracker::on_comm(const rung_comm_event& event) {
        pending.comm);
   // An older creation into the same variable can no longer be told apart.
   std::erase_if(pending_, [&](const Pending& old) { return old.out == pending.out; });
-  if (pending_.size() >= kMostPending) pending_.erase(pending_.begin());
+  if (pending_.size() >= kMostPending) {
+    pending_.erase(pending_.begin());
+    ++over_bound_;
+  }
   if (pending.out != 0) pending_.push_back(pending);
 }
 

@@ -65,14 +65,14 @@ struct ProbeTotals {
   std::uint64_t peers_full = 0;       // point-to-point calls that found no room
   std::uint64_t groups_full = 0;      // collectives without index: too many communicators a group
   std::uint64_t ring_lost = 0;        // events that found the ring full
-  std::uint64_t exec_hints_lost = 0;
-  std::uint64_t unreadable = 0;          // arguments in memory that could not be read
-  std::uint64_t comms_over_bound = 0;    // events on communicators beyond limits::kCommsPerRank
-  std::uint64_t threads_over_bound = 0;  // threads not reported, beyond limits::kThreadsPerRank
-  std::uint64_t short_lived = 0;         // processes that came and went between two drains
-  double cost_ns = 0;                    // calibrated on this host, of one hit
-  double highest_share = 0;              // of one CPU, over processes, at the last govern()
-  bool thinned = false;                  // launch probes of some file are not always on
+  std::uint64_t process_events_lost = 0;  // exec hints over the bound of a tick, and not taken
+  std::uint64_t unreadable = 0;           // arguments in memory that could not be read
+  std::uint64_t comms_over_bound = 0;     // events on communicators beyond limits::kCommsPerRank
+  std::uint64_t threads_over_bound = 0;   // threads not reported, beyond limits::kThreadsPerRank
+  std::uint64_t short_lived = 0;          // processes that came and went between two drains
+  double cost_ns = 0;                     // calibrated on this host, of one hit
+  double highest_share = 0;               // of one CPU, over processes, at the last govern()
+  bool thinned = false;                   // launch probes of some file are not always on
   std::chrono::nanoseconds last_attach{};
   std::chrono::nanoseconds last_detach{};
   bool multi_links = false;

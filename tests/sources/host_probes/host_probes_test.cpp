@@ -378,6 +378,42 @@ TEST_F(HostProbesTest, PointToPointCallsAreCountedByPeer) {
   EXPECT_TRUE(of<PointToPointStats>(drain(), workload.key()).empty()) << "nothing has moved";
 }
 
+TEST_F(HostProbesTest, AnExecBeginsAnew) {
+  open();
+  Workload workload;
+  workload.tell("load " + fixture("libnccl.so.2"));
+  watch(workload);
+  workload.tell("call ncclGroupStart 1");
+  drain();
+  workload.send("exec");
+  EXPECT_EQ(workload.answer(), "ready");
+  drain();
+  bool seen_exec = false;
+  for (const ProcessEvent& event : probes_->take_process_events()) {
+    seen_exec = seen_exec || (event.what == ProcessEvent::What::kExec && event.watched);
+  }
+  EXPECT_TRUE(seen_exec);
+  workload.tell("load " + fixture("libnccl.so.2"));
+  watch(workload);
+  workload.tell("init 0 4 2 77");
+  workload.tell(all_reduce(3, 10, 0));  // in no group: the one before belongs to the old program
+  EXPECT_EQ(indices(of<CollectiveBatch>(drain(), workload.key())),
+            (std::vector<std::optional<std::uint64_t>>{0, 1, 2}));
+}
+
+TEST_F(HostProbesTest, AFileThatIsNoLibraryIsNamedAndDoesNoHarm) {
+  const std::string folder = ::testing::TempDir() + fmt::format("/text{}", getpid());
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/libcuda.so.1") << std::string(8192, 'x');
+  open();
+  Workload workload;
+  workload.tell("map " + folder + "/libcuda.so.1");
+  watch(workload);
+  EXPECT_EQ(coverage(workload).stage, Stage::kRefused);
+  EXPECT_EQ(coverage(workload).reason, Reason::kNoSymbols);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(HostProbesTest, AFullRingLosesACountedNumber) {
   config_.ring_bytes = static_cast<std::size_t>(getpagesize());
   open();
