@@ -15,6 +15,7 @@ namespace {
 struct Waiting {
   RankSet ranks;
   std::optional<JobNs> since;  // the first one's entry
+  JobNs last{};                // the last one's
 };
 
 Waiting initializing(const JobView& view, const CommView& comm) {
@@ -23,16 +24,22 @@ Waiting initializing(const JobView& view, const CommView& comm) {
     const RankView* rank = view.find(member.rank);
     if (!member.initializing || rank == nullptr || rank->exit) continue;
     out.ranks.insert(member.rank);
+    out.last = std::max(out.last, member.init_entered_at);
     out.since = out.since ? std::min(*out.since, member.init_entered_at) : member.init_entered_at;
   }
   return out;
 }
 
-// Its arrival would have been seen: its probes were there before the others came.
-bool arrival_would_show(const RankView& rank, JobNs others_since) {
-  return has_eyes(rank) &&
-         rank.probes_since.match([&](JobNs since) { return since <= others_since; },
-                                 [](Unknown) { return false; });
+// Its arrival would have been seen: its probes were there before the others came, or it has gone
+// on working long after they did, which a rank inside init does not. That no call of it was seen
+// at all is no objection here: it may not have come to its first one.
+bool arrival_would_show(const Movement& movement, const RankView& rank, const Waiting& waiting) {
+  if (probes_failed(rank)) return false;
+  const bool there_before = rank.probes_since.match(
+      [&](JobNs since) { return since <= *waiting.since; }, [](Unknown) { return false; });
+  if (there_before) return true;
+  const auto moved = movement.of(rank.rank);
+  return moved && *moved - waiting.last >= kStallAfter;
 }
 
 std::vector<Finding> judge(const JobView& view, const CommView& comm) {
@@ -42,11 +49,12 @@ std::vector<Finding> judge(const JobView& view, const CommView& comm) {
   RankSet missing = RankSet::first(static_cast<std::size_t>(std::max(comm.size, 0)));
   for (const MemberView& member : comm.members) missing.erase(member.rank);
 
+  const Movement movement(view);
   Finding finding;
   const RankView* first = nullptr;
   for (const RankId id : missing.ranks()) {
     const RankView* rank = view.find(id);
-    if (rank != nullptr && (rank->exit || arrival_would_show(*rank, *waiting.since))) {
+    if (rank != nullptr && (rank->exit || arrival_would_show(movement, *rank, waiting))) {
       finding.ranks.insert(id);
       if (first == nullptr) first = rank;
     } else {

@@ -22,6 +22,10 @@ std::vector<std::string> what_is_not_joined(const Situation& situation, const No
                               ranks_text(situation.unclear_unseen) +
                                   (situation.unclear_unseen.count() == 1 ? " has" : " have")));
   }
+  if (!situation.unclear_behind_unobserved.empty()) {
+    out.push_back(fmt::format("whether {} joined: it was not seen to, but may wait unseen",
+                              ranks_text(situation.unclear_behind_unobserved)));
+  }
   if (view.unidentified_comms) {
     out.push_back("who joined on communicators that could not be identified");
   }

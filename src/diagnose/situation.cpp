@@ -18,13 +18,14 @@ bool is_stopped(const JobView& view, const RankView& rank) {
 
 }  // namespace
 
-bool has_eyes(const RankView& rank) {
-  if (!rank.host_probes_flowing) return false;
-  return std::none_of(rank.coverage.begin(), rank.coverage.end(), [](const RungCoverage& c) {
+bool probes_failed(const RankView& rank) {
+  return std::any_of(rank.coverage.begin(), rank.coverage.end(), [](const RungCoverage& c) {
     return c.rung == Rung::kHost && (c.stage == Stage::kStale || c.stage == Stage::kRefused ||
                                      c.stage == Stage::kDormant || c.stage == Stage::kYielded);
   });
 }
+
+bool has_eyes(const RankView& rank) { return rank.host_probes_flowing && !probes_failed(rank); }
 
 RankSet ranks_of(const std::vector<Suspect>& suspects) {
   RankSet out;
@@ -171,6 +172,12 @@ void Situation::find_unobserved_cause() {
                          : view.unobserved() | blind;
     for (const MemberView& member : c.members) absent.erase(member.rank);
     unobserved_candidates |= absent;
+  }
+  // Members of which nothing was seen on the communicator, although their other calls are seen.
+  for (const RankId id : unobserved_candidates.ranks()) {
+    if (!living.contains(id) || blind.contains(id)) continue;
+    unobserved_candidates.erase(id);
+    unclear_behind_unobserved.insert(id);
   }
   if (unobserved_candidates.empty()) waiting_for_unobserved = {};
 }

@@ -34,7 +34,8 @@ class Situation {
   // Sinks that may be accused: not joined for kStallAfter or gone or stopped, and for certain
   // waiting for nobody. Ascending by rank.
   std::vector<Suspect> suspects;
-  // Sinks that stand still and have not joined, but may themselves wait for an unobserved rank.
+  // Ranks that stand still and were not seen to join, but may themselves wait for an unobserved
+  // rank.
   RankSet unclear_behind_unobserved;
   // Likewise, but may wait where nothing shows it.
   RankSet unclear_unseen;
@@ -66,6 +67,9 @@ class Situation {
   std::vector<std::optional<JobNs>> waiting_since() const;
   std::optional<JobNs> waiting_since(const WaitPoint& point) const;
 };
+
+// Its host probes are known not to deliver.
+bool probes_failed(const RankView& rank);
 
 // Its calls are seen: probes deliver, and have delivered.
 bool has_eyes(const RankView& rank);

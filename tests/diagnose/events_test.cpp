@@ -307,7 +307,7 @@ TEST(InitRankMissing, WarnsThenErrs) {
 
 TEST(InitRankMissing, ARankThatCannotBeSeenMayHaveCome) {
   ViewBuilder builder = three_in_init(61);
-  builder.rank(2).host_probes_flowing = false;
+  builder.rank(2).coverage[0].stage = Stage::kRefused;
   EXPECT_THAT(judge_init_rank_missing(builder.view()), IsEmpty());
   builder = three_in_init(61);
   builder.rank(2).probes_since = at(950);  // after the others entered
@@ -318,6 +318,23 @@ TEST(InitRankMissing, ARankThatCannotBeSeenMayHaveCome) {
   const auto verdicts = look(builder);
   ASSERT_THAT(kinds(verdicts), ElementsAre("stall.waiting_for_rank"));
   EXPECT_EQ(verdicts[0].unobserved, RankSet({2}));
+}
+
+TEST(InitRankMissing, ARankWithoutAnyCallYet) {
+  ViewBuilder builder = three_in_init(61);
+  RankView& rank = builder.rank(2);
+  rank.host_probes_flowing = false;
+  rank.threads.clear();
+  rank.last_launch_at = Unknown{};
+  EXPECT_EQ(judge_init_rank_missing(builder.view()).at(0).ranks, RankSet({2}));
+}
+
+// Its probes came late, but it has worked on for long while the others are in init.
+TEST(InitRankMissing, ARankThatWorksOnIsNotInInit) {
+  ViewBuilder builder = three_in_init(61);
+  builder.rank(2).probes_since = at(950);
+  ViewBuilder::moved(builder.rank(2), 990);
+  EXPECT_EQ(judge_init_rank_missing(builder.view()).at(0).ranks, RankSet({2}));
 }
 
 TEST(InitRankMissing, DeathExplainsIt) {

@@ -379,6 +379,26 @@ TEST(Unobserved, RankSeenOnlyByProcfsCountsAsUnobserved) {
   EXPECT_EQ(verdicts[0].unobserved, RankSet({7}));
 }
 
+// Rank 7 is seen, but nothing of it on this communicator: it may never have joined, or wait there
+// since before the probes came. Nobody is accused.
+TEST(Unobserved, MemberOfWhichNoCollectiveWasSeen) {
+  ViewBuilder builder = all_joined(20);
+  auto& members = builder.view().comms[0].members;
+  members.erase(members.begin() + 7);
+  const auto verdicts = look(builder);
+  ASSERT_THAT(kinds(verdicts), ElementsAre("stall.no_progress"));
+  EXPECT_TRUE(verdicts[0].ranks.empty());
+  EXPECT_THAT(verdicts[0].not_established, ::testing::Contains(HasSubstr("whether rank 7 joined")));
+}
+
+// Its creation was seen, so its count is known to be zero: the first collective misses it.
+TEST(Stall, RankThatNeverEnteredAnyCollective) {
+  ViewBuilder builder = all_joined(8);
+  for (int rank = 0; rank < 8; ++rank) builder.enter(0, rank, rank == 7 ? 0 : 1, 992);
+  builder.member(0, 7).last_entered_at = JobNs{};
+  EXPECT_EQ(look(builder).at(0).ranks, RankSet({7}));
+}
+
 // Rank 3 has not joined, but rank 7 is not observed: rank 3 may be stuck in an earlier collective
 // for it. It is told as a fact, not accused.
 TEST(Unobserved, ObservedSuspectMayItselfWait) {
