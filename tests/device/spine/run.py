@@ -195,8 +195,9 @@ class Case:
         return named, sorted(set(wrong)), sorted(set(early))
 
 
-def batches(cases, most_jobs=4, most_ranks=12):
+def batches(cases, most_ranks):
     """Cases that run side by side: few enough for the cores and for parallel recordings."""
+    most_jobs = 4  # the agent makes no more recordings at a time
     out = []
     for case in cases:
         for batch in out:
@@ -245,6 +246,15 @@ def poll_for(watch, seconds, hertz=2.0):
         time.sleep(max(0.0, 1 / hertz - (time.monotonic() - begun)))
 
 
+def settle(watch, jobs, seconds):
+    """Lets the agent see the jobs move: for `seconds`, and for 30 steps of each (at most 60 s)."""
+    targets = [(job, job.progress() + 30) for job in jobs]
+    end = time.monotonic() + 60
+    poll_for(watch, seconds, hertz=1)
+    while any(job.progress() < steps for job, steps in targets) and time.monotonic() < end:
+        poll_for(watch, 1, hertz=1)
+
+
 def run_batch(context, batch, mode, number):
     """Starts the jobs and the agent in the order of `mode`, then injects all faults."""
     say(f"batch {number} ({mode}): {', '.join(case.name for case in batch)}")
@@ -262,7 +272,7 @@ def run_batch(context, batch, mode, number):
             agent.start()
         wait_for_host_rung(agent, {pid for job in jobs for pid in job.pids()}, 15)
         watch = Watch(agent, jobs, log)
-        poll_for(watch, context.args.settle_seconds, hertz=1)
+        settle(watch, jobs, context.args.settle_seconds)
         if mode == "before" or context.args.record_after:
             start_recordings(context, agent, watch, batch)
             poll_for(watch, RECORD_BEFORE_S, hertz=1)
@@ -299,7 +309,7 @@ def check_faults(context):
     faults = context.args.faults
     for mode in context.args.modes:
         cases = [Case(context, fault, n, mode) for n in context.args.ranks for fault in faults]
-        for number, batch in enumerate(batches(cases), 1):
+        for number, batch in enumerate(batches(cases, context.args.most_ranks), 1):
             run_batch(context, batch, mode, number)
 
 
@@ -473,6 +483,7 @@ def arguments():
     parser.add_argument("--modes", type=words, default=["before", "after"])
     parser.add_argument("--record-after", action="store_true",
                         help="also record where the agent came after the job")
+    parser.add_argument("--most-ranks", type=int, default=12, help="ranks side by side, in faults")
     parser.add_argument("--settle-seconds", type=float, default=10)
     parser.add_argument("--healthy-seconds", type=float, default=60)
     parser.add_argument("--late-seconds", type=float, default=60)
