@@ -13,7 +13,6 @@
 namespace rung {
 namespace {
 
-constexpr int kOk = 200;
 constexpr int kBadRequest = 400;
 constexpr int kForbidden = 403;
 constexpr int kNotFound = 404;

@@ -37,8 +37,8 @@ void list_add(ncclComm* comm) {
     }
   }
   constexpr int kGrowth = 32;  // as ras.cc
-  auto** grown = static_cast<ncclComm**>(
-      std::calloc(static_cast<std::size_t>(nNcclComms + kGrowth), sizeof(ncclComm*)));
+  const auto size = static_cast<std::size_t>(nNcclComms) + std::size_t{kGrowth};
+  auto** grown = static_cast<ncclComm**>(std::calloc(size, sizeof(ncclComm*)));
   std::copy_n(ncclComms, nNcclComms, grown);
   std::free(ncclComms);
   grown[nNcclComms] = comm;
