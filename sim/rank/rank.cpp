@@ -4,10 +4,12 @@
 //   rung-sim-rank SCENARIO.toml
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/strings.h"
@@ -63,6 +65,7 @@ int train(const Scenario& scenario, const std::string& folder) {
     const std::int32_t device = local_rank % static_cast<std::int32_t>(kDevices);
     Trainer trainer(scenario, rank, device, faults);
     const ncclUniqueId id = exchange_unique_id(fabric->header(), rank);
+    std::this_thread::sleep_for(std::chrono::duration<double>(scenario.startup_s));
     faults.before_init();
     trainer.connect(id);
     board.training_unix_ns = unix_now_ns();

@@ -6,13 +6,11 @@
 #include <sstream>
 #include <string_view>
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 #include "base/files.h"
 #include "base/strings.h"
 #include "fabric/fabric.h"
 #include "rung_sim/runner.h"
+#include "runner/toml.h"
 
 namespace rung::sim {
 namespace {
@@ -209,6 +207,9 @@ Result<void> check(const Scenario& scenario) {
   if (!(scenario.step_ms >= 5 && scenario.step_ms <= 60000)) {
     return bad("step_ms must be 5 to 60000");
   }
+  if (!(scenario.startup_s >= 0 && scenario.startup_s <= 600)) {
+    return bad("startup_s must be 0 to 600");
+  }
   if (scenario.steps < 0) return bad("steps must not be negative");
   for (const Fault& fault : scenario.faults) {
     if (auto checked = check_fault(fault, scenario); !checked) return checked;
@@ -217,6 +218,12 @@ Result<void> check(const Scenario& scenario) {
 }
 
 Result<Scenario> parse_scenario(const std::string& text, const std::string& origin) {
+  // toml++ 3.3 has undefined behaviour for some characters above U+FC00.
+  const auto odd = std::ranges::find_if(text, [](char c) { return (c & 0x80) != 0; });
+  if (odd != text.end()) {
+    const auto line = 1 + std::count(text.begin(), odd, '\n');
+    return bad(origin + " line " + std::to_string(line) + ": not ASCII");
+  }
   const toml::parse_result parsed = toml::parse(text, origin);
   if (!parsed) {
     return bad(origin + " line " + std::to_string(parsed.error().source().begin.line) + ": " +
@@ -229,6 +236,7 @@ Result<Scenario> parse_scenario(const std::string& text, const std::string& orig
   reader.read("description", scenario.description);
   reader.read("world_size", scenario.world_size);
   reader.read("step_ms", scenario.step_ms);
+  reader.read("startup_s", scenario.startup_s);
   reader.read("steps", scenario.steps);
   reader.read("waits", waits);
   reader.read("tear_down", scenario.tear_down);
@@ -275,6 +283,7 @@ std::string to_toml(const Scenario& scenario) {
       {"description", scenario.description},
       {"world_size", scenario.world_size},
       {"step_ms", scenario.step_ms},
+      {"startup_s", scenario.startup_s},
       {"steps", scenario.steps},
       {"waits", scenario.spin ? "spin" : "sleep"},
       {"tear_down", scenario.tear_down},

@@ -28,6 +28,7 @@ class RunTest : public testing::Test {
     EXPECT_TRUE(scenario) << scenario.error().message;
     auto changed = apply(*scenario, overrides);
     EXPECT_TRUE(changed) << changed.error().message;
+    changed->startup_s = 0;
     auto run = Job::start(*changed, {folder_.path() + "/" + sub_folder, RUNG_SIM_TEST_HOME});
     EXPECT_TRUE(run) << run.error().message;
     return std::move(*run);

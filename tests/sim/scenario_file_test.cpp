@@ -91,6 +91,8 @@ forbidden = ["d"]
 
 TEST(ScenarioFile, MistakesAreNamed) {
   EXPECT_EQ(error_of(kMinimal), "");
+  EXPECT_THAT(error_of("[ =x]"), HasSubstr("x.toml line 1"));
+  EXPECT_THAT(error_of("\n# \xef\xb2\xbf"), HasSubstr("x.toml line 2: not ASCII"));
   EXPECT_THAT(error_of("name = "), HasSubstr("x.toml line 1"));
   EXPECT_THAT(error_of(std::string("nmae = 1\n") + kMinimal), HasSubstr("unknown key nmae"));
   EXPECT_THAT(error_of(std::string("steps = \"3\"\n") + kMinimal), HasSubstr("wrong type"));

@@ -65,6 +65,9 @@ struct Scenario {
   std::int32_t world_size = 4;
   Layout layout;  // 1x1xworld_size: plain data parallelism on one communicator
   double step_ms = 60;
+  // Between loading the vendor libraries and making the first communicator; a framework takes some
+  // seconds there.
+  double startup_s = 2;
   std::int64_t steps = 0;  // 0: 100,000, which is longer than anybody looks
   bool spin = false;       // host waits burn CPU, as NCCL's and the driver's do
   bool tear_down = false;  // the launcher ends the peers after the first failure, as torchrun does
