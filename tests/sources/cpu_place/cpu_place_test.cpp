@@ -79,17 +79,19 @@ class CpuPlaceTest : public testing::Test {
     };
   }
 
-  // Windows until one has enough samples.
+  // The sum of as many windows as it takes to see something: a busy machine gives little CPU.
   static CpuPlace sample(pid_t pid) {
-    CpuPlace place;
-    for (int i = 0; i < 60; ++i) {
+    CpuPlace sum;
+    for (int i = 0; i < 100 && sum.samples < 4; ++i) {
       auto sampler = CpuPlaceSampler::start(pid, {pid}, 300ms);
-      if (!sampler) return place;
+      if (!sampler) break;
       while (!(*sampler)->done()) std::this_thread::sleep_for(5ms);
-      place = (*sampler)->finish();
-      if (place.samples >= 4) break;
+      const CpuPlace place = (*sampler)->finish();
+      EXPECT_EQ(place.window, 300ms);
+      sum.samples += place.samples;
+      sum.in_cuda += place.in_cuda;
     }
-    return place;
+    return sum;
   }
 
   std::string folder_;
@@ -102,7 +104,6 @@ TEST_F(CpuPlaceTest, SpinningInTheLibraryIsInCuda) {
   const CpuPlace place = sample(child.pid());
   EXPECT_GE(place.samples, 4u);
   EXPECT_EQ(place.in_cuda, place.samples);
-  EXPECT_EQ(place.window, 300ms);
 }
 
 TEST_F(CpuPlaceTest, YieldingOnBehalfOfTheLibraryIsInCuda) {
