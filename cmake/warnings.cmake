@@ -9,10 +9,6 @@ if(RUNG_FUZZ)
   # Coverage counters in every room; the fuzz targets themselves link the fuzzer.
   target_compile_options(rung_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-if(RUNG_FUZZ)
-  # The rooms too report coverage, else the fuzzer sees no further than its own entry point.
-  target_compile_options(rung_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
 if(RUNG_LTO)
   include(CheckIPOSupported)
   check_ipo_supported(RESULT lto_ok OUTPUT lto_why)
@@ -20,4 +16,6 @@ if(RUNG_LTO)
     message(FATAL_ERROR "RUNG_LTO is on but the compiler cannot: ${lto_why}")
   endif()
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+  # Rooms share one namespace: two types of one name would be merged into nonsense.
+  target_link_options(rung_flags INTERFACE -Werror=odr)
 endif()

@@ -296,7 +296,8 @@ std::string to_toml(const Scenario& scenario) {
                             {"forbidden", std::move(forbidden)}}},
   };
   std::ostringstream text;
-  text << table << '\n';
+  // Basic strings only: a literal one cannot hold every text.
+  text << toml::toml_formatter(table, toml::format_flags::none) << '\n';
   return text.str();
 }
 

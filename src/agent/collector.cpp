@@ -8,6 +8,15 @@
 namespace rung {
 namespace {
 
+// A framework has mapped CUDA and NCCL, and opened lazily what it opens lazily, within this.
+constexpr std::chrono::seconds kLoadsLibrariesFor{15};
+constexpr std::chrono::milliseconds kLookOften{500};  // less than a tick: at each one
+constexpr std::chrono::milliseconds kLookRarely{9500};
+// Threads are looked at in each tick once a job has not moved for this long, and else in every
+// kThreadsEvery-th.
+constexpr std::chrono::seconds kLookCloserAfter{2};
+constexpr std::uint64_t kThreadsEvery = 10;
+
 Observation about(const ProcessKey& process, UnixNs now, Source source, Rung rung, Evidence what) {
   return {Origin{source, rung, process, now, 0}, std::move(what)};
 }
@@ -79,7 +88,7 @@ std::vector<Observation> Collector::tick(UnixNs now, const std::vector<JobView>&
     take_process_events(now, out);
   }
   follow_processes(now, out);
-  sample_processes(now, out);
+  sample_processes(now, views, out);
   report_coverage(now, out);
   collect_devices(now, out);
   suspicion_.tick(now, views, procfs_, out);
@@ -92,12 +101,20 @@ void Collector::follow_processes(UnixNs now, std::vector<Observation>& out) {
   for (const ProcessKey& process : watched_) {
     if (!discovery_.processes().contains(process)) probes_->unwatch(process);
   }
-  std::erase_if(watched_, [&](const ProcessKey& process) {
+  const auto gone = [&](const ProcessKey& process) {
     return !discovery_.processes().contains(process);
-  });
+  };
+  std::erase_if(watched_, gone);
+  std::erase_if(next_look_, [&](const auto& entry) { return gone(entry.first); });
+  std::erase_if(first_look_, [&](const auto& entry) { return gone(entry.first); });
   for (const auto& [process, found] : discovery_.processes()) {
-    // A failure shows as this process's coverage; a process that went meanwhile leaves the next
-    // scan.
+    // Reading the maps of a large interpreter costs a millisecond: often while it still loads its
+    // libraries, rarely later.
+    UnixNs& next = next_look_[process];
+    if (now < next) continue;
+    const UnixNs first = first_look_.try_emplace(process, now).first->second;
+    next = now + (now - first < kLoadsLibrariesFor ? kLookOften : kLookRarely);
+    // A failure shows as this process's coverage; one that went meanwhile leaves the next scan.
     if (probes_->watch(process, process.pid)) watched_.insert(process);
   }
 }
@@ -118,9 +135,23 @@ void Collector::take_process_events(UnixNs now, std::vector<Observation>& out) {
   }
 }
 
-void Collector::sample_processes(UnixNs now, std::vector<Observation>& out) {
+void Collector::sample_processes(UnixNs now, const std::vector<JobView>& views,
+                                 std::vector<Observation>& out) {
+  ++samples_;
+  std::set<ProcessKey> moving;
+  for (const JobView& view : views) {
+    const bool moves =
+        view.progress.last_at.match([&](JobNs last) { return view.now - last < kLookCloserAfter; },
+                                    [](Unknown) { return false; });
+    for (const RankView& rank : view.ranks) {
+      if (moves) moving.insert(rank.process);
+    }
+  }
   for (const auto& [process, found] : discovery_.processes()) {
-    const Result<ProcessSample> sample = procfs_.sample(process, discovery_.tree());
+    const bool turn = (samples_ + static_cast<std::uint64_t>(process.pid)) % kThreadsEvery == 0;
+    const auto depth = turn || !moving.contains(process) ? ProcFs::Depth::kWithThreads
+                                                         : ProcFs::Depth::kProcessOnly;
+    const Result<ProcessSample> sample = procfs_.sample(process, discovery_.tree(), depth);
     if (sample) out.push_back(about(process, now, Source::kProcfs, Rung::kFleet, *sample));
   }
 }

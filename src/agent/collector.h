@@ -1,6 +1,7 @@
 // Collector: owns the sources and gathers one tick's observations from them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -43,7 +44,8 @@ class Collector {
   void open_probes(const AgentConfig& config, const std::string& executable);
   void follow_processes(UnixNs now, std::vector<Observation>& out);
   void take_process_events(UnixNs now, std::vector<Observation>& out);
-  void sample_processes(UnixNs now, std::vector<Observation>& out);
+  void sample_processes(UnixNs now, const std::vector<JobView>& views,
+                        std::vector<Observation>& out);
   void report_coverage(UnixNs now, std::vector<Observation>& out);
   std::string devices_detail() const;
   void collect_devices(UnixNs now, std::vector<Observation>& out);
@@ -58,7 +60,10 @@ class Collector {
   std::string nvml_error_;
   Suspicion suspicion_;
   std::set<ProcessKey> watched_;
+  std::map<ProcessKey, UnixNs> first_look_;  // at its maps, for probes
+  std::map<ProcessKey, UnixNs> next_look_;
   std::map<std::pair<ProcessKey, Rung>, RungCoverage> reported_;
+  std::uint64_t samples_ = 0;
   std::vector<Observation> early_;
   std::vector<DeviceSample> devices_;
 };

@@ -157,6 +157,12 @@ AgentConfig read_config(const toml::table& root, const std::string& origin) {
 }  // namespace
 
 Result<AgentConfig> parse_config(const std::string& text, const std::string& origin) {
+  // toml++ 3.3 has undefined behaviour for some characters above U+FC00; no path needs one.
+  constexpr unsigned char kLeadsHighCharacters = 0xEF;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < kLeadsHighCharacters) continue;
+    return fail(ErrorCode::kBadInput, origin + ": holds characters above U+EFFF", "remove them");
+  }
   const toml::parse_result parsed = toml::parse(text, origin);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

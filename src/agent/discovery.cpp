@@ -116,6 +116,7 @@ bool Discovery::take(const ProcessKey& key) {
   if (const auto cgroup = procfs_.cgroup(key.pid)) found.candidate.cgroup = *cgroup;
   if (const auto env = procfs_.environ(key.pid, identity_env_keys())) found.candidate.env = *env;
   if (const auto exe = procfs_.exe(key.pid)) found.candidate.exe = *exe;
+  if (const auto stat = procfs_.stat(key.pid)) found.candidate.session = stat->session;
   // The tree may be older than this process.
   if (!tree_.nodes.contains(key.pid)) {
     if (Result<ProcessTree> tree = procfs_.tree()) tree_ = std::move(*tree);

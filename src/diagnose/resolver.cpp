@@ -106,10 +106,13 @@ std::vector<Finding> unexplained(const std::vector<Finding>& findings) {
       std::any_of(kept.begin(), kept.end(), [](const Finding& f) { return is_problem(f.kind); });
   const bool healthy = std::any_of(kept.begin(), kept.end(),
                                    [](const Finding& f) { return is_family(f.kind, "healthy"); });
+  const bool rests_on_silence =
+      std::any_of(kept.begin(), kept.end(), [](const Finding& f) { return is_wait(f.kind); });
   std::erase_if(kept, [&](const Finding& f) {
     if (is_family(f.kind, "healthy")) return problem;
     if (f.kind == kind::kUnknown) return problem || healthy;
-    return f.kind == kind::kObserverOverBudget && healthy && !problem;
+    // Unseen launches matter only where a rank's silence is the evidence.
+    return f.kind == kind::kObserverOverBudget && !rests_on_silence && (healthy || problem);
   });
   return kept;
 }

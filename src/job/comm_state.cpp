@@ -17,6 +17,15 @@ void merge(CommRef& into, const CommRef& newer) {
 
 }  // namespace
 
+CommState CommState::made(const CommRef& comm) {
+  CommState out;
+  out.comm = comm;
+  out.entered = 0;
+  out.peers_comparable = true;
+  if (comm.id.source == CommId::Source::kUniqueId) out.made_as = comm.id;
+  return out;
+}
+
 void CommState::absorb(const CollectiveBatch& batch) {
   // A freed communicator's address can serve the next one: another identity means another history.
   const bool another = comm.id.source != CommId::Source::kUnidentified &&

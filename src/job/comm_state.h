@@ -23,6 +23,12 @@ struct CommState {
   std::map<std::int32_t, PeerTraffic> peers;
   bool peers_comparable = false;
 
+  // Its identity at its creation, where that was seen and another one has replaced it since.
+  std::optional<CommId> made_as;
+
+  // A communicator that was just made: nothing was entered yet.
+  static CommState made(const CommRef& comm);
+
   void absorb(const CollectiveBatch& batch);
   void absorb(const PointToPointStats& stats);
   MemberView view(RankId rank) const;

@@ -210,11 +210,25 @@ void JobTable::fill_ranks(JobView& out, const Job& job, UnixNs now) const {
   }
 }
 
+// A communicator that was known by its unique id until NCCL's own hash was read in one rank.
+std::map<CommId, CommId> JobTable::later_names(const Job& job) const {
+  std::map<CommId, CommId> out;
+  for (const auto& [rank, process] : job.ranks) {
+    for (const auto& [pointer, comm] : processes_.at(process).comms()) {
+      if (comm.made_as && *comm.made_as != comm.comm.id) out[*comm.made_as] = comm.comm.id;
+    }
+  }
+  return out;
+}
+
 void JobTable::fill_comms(JobView& out, const Job& job) const {
   std::map<CommId, CommView> comms;
+  const std::map<CommId, CommId> known_as = later_names(job);
   const auto member_of = [&](const CommRef& ref, MemberView member) {
-    CommView& comm = comms[ref.id];
-    comm.id = ref.id;
+    const auto renamed = known_as.find(ref.id);
+    const CommId id = renamed == known_as.end() ? ref.id : renamed->second;
+    CommView& comm = comms[id];
+    comm.id = id;
     comm.size = std::max(comm.size, ref.size.value_or(0));
     comm.members.push_back(std::move(member));
   };

@@ -51,6 +51,7 @@ class JobTable {
   void drop(const JobId& job);
   JobView view(const JobId& id, const Job& job, UnixNs now) const;
   void fill_ranks(JobView& out, const Job& job, UnixNs now) const;
+  std::map<CommId, CommId> later_names(const Job& job) const;
   void fill_comms(JobView& out, const Job& job) const;
   void fill_progress(JobView& out, const Job& job, UnixNs now) const;
   const DeviceSample* device_of(const ProcessKey& process, const RankState& state) const;

@@ -104,6 +104,7 @@ void RankState::note_call(UnixNs at) { keep_later(last_call_, at); }
 
 void RankState::absorb_calls(UnixNs at, const HostCallStats& stats) {
   launches_thinned_ = stats.launches_thinned;
+  launches_seen_since_ = stats.launches_seen_since;
   if (!probes_since_) probes_since_ = at;
   for (const HostCallStats::Class& now : stats.classes) {
     HostCallStats::Class& before = calls_[now.call];
@@ -115,6 +116,14 @@ void RankState::absorb_calls(UnixNs at, const HostCallStats& stats) {
       launched_graphs_ = launched_graphs_ || now.call == RUNG_CALL_GRAPH_LAUNCH;
     }
   }
+  note_quiet(at);
+}
+
+void RankState::note_quiet(UnixNs at) {
+  if (!launches_seen_since_) return;
+  const UnixNs from = std::max(
+      {*launches_seen_since_, last_call_.value_or(UnixNs{}), last_launch_.value_or(UnixNs{})});
+  if (at - from >= kQuietLook) quiet_until_ = at;
 }
 
 void RankState::absorb_call(UnixNs at, const InFlightCall& call) {
@@ -165,6 +174,9 @@ void RankState::absorb_comm_event(UnixNs at, const CommEvent& event) {
       return;
     case CommEvent::What::kInitDone:
       std::erase_if(pending_inits_, same);
+      if (event.comm.pointer != 0 && comms_.size() < limits::kCommsPerRank) {
+        comms_[event.comm.pointer] = CommState::made(event.comm);
+      }
       return;
     case CommEvent::What::kDestroyed:
     case CommEvent::What::kAborted: {
@@ -206,7 +218,11 @@ Activity RankState::activity(UnixNs now) const {
   if (samples_.empty()) return out;
   const Sampled& last = samples_.back();
   out.child_compilers = last.sample.child_compilers;
-  out.threads_disk_sleep = last.sample.threads_disk_sleep;
+  for (const Sampled& sampled : samples_) {
+    if (sampled.sample.threads_disk_sleep) {
+      out.threads_disk_sleep = *sampled.sample.threads_disk_sleep;
+    }
+  }
   const Sampled& first = samples_.front();
   out.window = last.at - first.at;
   if (out.window.count() <= 0) return out;
@@ -265,7 +281,10 @@ RankView RankState::view(RankId rank, UnixNs now, const DeviceSample* device) co
   out.last_collective_at = known_time(last_collective_, "no collective was seen");
   out.host_probes_flowing = last_call_.has_value();
   out.probes_since = known_time(probes_since_, "host probes are not attached");
-  out.launches_thinned = launches_thinned_;
+  const UnixNs last_seen = std::max(last_call_.value_or(UnixNs{}), last_launch_.value_or(UnixNs{}));
+  const bool quiet = quiet_until_ && *quiet_until_ > last_seen;
+  out.launches_thinned = launches_thinned_ && !quiet;
+  out.unidentified_comms = has_unidentified_comms();
   out.activity = activity(now);
   if (device != nullptr) out.device = *device;
   for (const auto& [rung, coverage] : coverage_) out.coverage.push_back(coverage);
@@ -285,10 +304,17 @@ void RankState::snapshot(UnixNs now, std::vector<Observation>& out) const {
   if (!calls_.empty()) {
     HostCallStats stats;
     stats.launches_thinned = launches_thinned_;
+    stats.launches_seen_since = launches_seen_since_;
     for (const auto& [call, counted] : calls_) stats.classes.push_back(counted);
     add(Source::kHostProbes, Rung::kHost, last_launch_.value_or(now), stats);
   }
   for (const auto& [pointer, comm] : comms_) {
+    if (comm.made_as) {
+      CommRef made = comm.comm;
+      made.id = *comm.made_as;
+      add(Source::kHostProbes, Rung::kHost, first_seen_,
+          CommEvent{CommEvent::What::kInitDone, made});
+    }
     CollectiveBatch batch;
     batch.comm = comm.comm;
     batch.captured = comm.captured;

@@ -18,6 +18,8 @@ class RankState {
   static constexpr std::chrono::seconds kActivityWindow{10};
   // Collectives a second are counted over this window.
   static constexpr std::chrono::seconds kRateWindow{10};
+  // Launch probes that were on for this long without a launch show that a silent rank is silent.
+  static constexpr std::chrono::milliseconds kQuietLook{900};
   // A CPU place older than this says nothing about now.
   static constexpr std::chrono::seconds kCpuPlaceAge{30};
 
@@ -60,6 +62,7 @@ class RankState {
   void absorb_batch(const CollectiveBatch& batch);
   void absorb_comm_event(UnixNs at, const CommEvent& event);
   void note_call(UnixNs at);
+  void note_quiet(UnixNs at);
   Activity activity(UnixNs now) const;
 
   ProcessKey process_;
@@ -73,6 +76,10 @@ class RankState {
   std::map<std::int32_t, std::pair<UnixNs, InFlightCall>> threads_;  // with when it was reported
   std::map<CallClass, HostCallStats::Class> calls_;
   bool launches_thinned_ = false;
+  std::optional<UnixNs> launches_seen_since_;
+  // End of the newest span of at least kQuietLook in which every launch would have been seen and
+  // none was.
+  std::optional<UnixNs> quiet_until_;
   std::optional<UnixNs> last_call_;
   std::optional<UnixNs> last_launch_;
   bool launched_graphs_ = false;

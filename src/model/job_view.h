@@ -60,6 +60,8 @@ struct RankView {
   Known<JobNs> last_collective_at;
   bool host_probes_flowing = false;  // at least one probed call was seen
   Known<JobNs> probes_since;         // when the host probes began to see this process
+  // Launch probes were off for part of the time, and since its last call no look has shown that it
+  // launches nothing either.
   bool launches_thinned = false;
   bool unidentified_comms = false;  // has a communicator in use that could not be identified
   Activity activity;

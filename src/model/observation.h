@@ -78,7 +78,7 @@ const char* name_of(ProcessState state);
 struct ProcessSample {
   ProcessState state = ProcessState::kRunning;
   std::int32_t threads = 0;
-  std::int32_t threads_disk_sleep = 0;
+  std::optional<std::int32_t> threads_disk_sleep;  // unknown when the threads were not looked at
   std::int64_t cpu_ns = 0;                     // user + system, all threads
   std::optional<std::uint64_t> read_bytes;     // from storage; unknown without the right to look
   std::optional<std::uint64_t> written_bytes;  // to storage
@@ -104,6 +104,8 @@ struct HostCallStats {
   };
   std::vector<Class> classes;     // only those entered at least once
   bool launches_thinned = false;  // the governor had launch probes off for part of the time
+  // Since when every launch is seen without a break; unknown while launch probes are off.
+  std::optional<UnixNs> launches_seen_since;
 };
 
 // The last probed call of a thread, and that it has made none since.

@@ -143,7 +143,10 @@ void fields(auto& v, Is<ProcessExit> auto& e) {
   v("signal", e.signal);
 }
 
-void fields(auto& v, Is<HostCallStats> auto& s) { v("launches_thinned", s.launches_thinned); }
+void fields(auto& v, Is<HostCallStats> auto& s) {
+  v("launches_thinned", s.launches_thinned);
+  v("launches_seen_since_unix_ns", s.launches_seen_since);
+}
 
 void fields(auto& v, Is<HostCallStats::Class> auto& c) {
   v("call", c.call);

@@ -139,6 +139,47 @@ TEST(JobTable, PendingInitEndsWithTheNextCollective) {
   EXPECT_EQ(view.comms[0].id.hash, 5u);
 }
 
+TEST(JobTable, CommunicatorThatWasMadeCountsFromZero) {
+  JobTable table = two_ranks();
+  const CommId made{77, CommId::Source::kUniqueId};
+  for (const std::int32_t rank : {0, 1}) {
+    CommEvent done;
+    done.what = CommEvent::What::kInitDone;
+    done.comm = {0x1000 + 5, made, 2, rank};
+    table.absorb(of(10 + rank, 1, done));
+  }
+  JobView view = table.views(at(1)).front();
+  ASSERT_EQ(view.comms.size(), 1u);
+  EXPECT_EQ(view.comms[0].members[1].entered.maybe(), 0u);
+  // One rank goes on, and NCCL's own hash replaces the unique id: still one communicator.
+  table.absorb(of(10, 2, batch(5, 0, 2, 0, {1.5})));
+  view = table.views(at(2)).front();
+  ASSERT_EQ(view.comms.size(), 1u);
+  EXPECT_EQ(view.comms[0].id.hash, 5u);
+  ASSERT_EQ(view.comms[0].members.size(), 2u);
+  EXPECT_EQ(view.comms[0].members[0].entered.maybe(), 1u);
+  EXPECT_EQ(view.comms[0].members[1].entered.maybe(), 0u);
+}
+
+TEST(JobTable, LookWithoutLaunchesMakesThinnedProbesEnough) {
+  JobTable table = two_ranks();
+  const auto stats = [&](double t, std::uint64_t launches, std::optional<UnixNs> seen_since) {
+    HostCallStats out;
+    out.classes.push_back({RUNG_CALL_LAUNCH, launches, 0});
+    out.launches_thinned = true;
+    out.launches_seen_since = seen_since;
+    table.absorb(of(10, t, out));
+  };
+  stats(1, 10, std::nullopt);
+  EXPECT_TRUE(table.views(at(1)).front().ranks[0].launches_thinned);
+  stats(3, 10, at(2.5));
+  EXPECT_TRUE(table.views(at(3)).front().ranks[0].launches_thinned) << "the look was too short";
+  stats(4, 10, at(2.5));
+  EXPECT_FALSE(table.views(at(4)).front().ranks[0].launches_thinned);
+  stats(5, 20, at(2.5));
+  EXPECT_TRUE(table.views(at(5)).front().ranks[0].launches_thinned) << "it launches again";
+}
+
 TEST(JobTable, DestroyedCommunicatorsLeaveTheView) {
   JobTable table = two_ranks();
   table.absorb(of(10, 1, batch(5, 0, 2, 40, {0.5})));

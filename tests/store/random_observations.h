@@ -45,7 +45,7 @@ inline constexpr int kMembers<ProcessSample> = 12;
 template <>
 inline constexpr int kMembers<ProcessExit> = 2;
 template <>
-inline constexpr int kMembers<HostCallStats> = 2;
+inline constexpr int kMembers<HostCallStats> = 3;
 template <>
 inline constexpr int kMembers<HostCallStats::Class> = 3;
 template <>

@@ -132,6 +132,7 @@ void HostProbes::Impl::report_losses(Watched& process, UnixNs now, std::vector<O
 void HostProbes::Impl::report_counts(Watched& process, UnixNs now, std::vector<Observation>& out) {
   HostCallStats stats;
   stats.launches_thinned = process.thinned_ever;
+  stats.launches_seen_since = launches_seen_since(process);
   for (std::size_t i = 0; i < RUNG_PROBE_CLASSES; ++i) {
     if (process.counted.entered[i] == 0) continue;
     HostCallStats::Class row{static_cast<CallClass>(i), process.counted.entered[i], 0};
@@ -141,6 +142,17 @@ void HostProbes::Impl::report_counts(Watched& process, UnixNs now, std::vector<O
     stats.classes.push_back(row);
   }
   if (!stats.classes.empty()) out.push_back({origin(process, now), std::move(stats)});
+}
+
+std::optional<UnixNs> HostProbes::Impl::launches_seen_since(const Watched& process) const {
+  std::optional<UnixNs> since;
+  for (const std::uint32_t id : process.files) {
+    const ProbedFile* file = file_by_id(id);
+    if (file == nullptr || !file->has_launches()) continue;
+    if (!file->governor.on()) return std::nullopt;
+    since = std::max(process.watched_since, file->governor.on_since());
+  }
+  return since;
 }
 
 // While launch probes are off, a thread may have launched since its last call that was seen.

@@ -25,6 +25,10 @@ std::pair<double, double> HostProbes::Impl::shares(Watched& process, UnixNs now)
     };
     out = {share(launches - process.launches_measured), share(others - process.others_measured)};
   }
+  const bool moved = launches + others > process.launches_measured + process.others_measured;
+  const bool moved_before = process.launches_measured + process.others_measured > 0;
+  process.fell_silent = !moved && moved_before && !process.silent;
+  process.silent = !moved && moved_before;
   process.launches_measured = launches;
   process.others_measured = others;
   process.measured_at = now;
@@ -54,6 +58,9 @@ void HostProbes::Impl::govern_file(ProbedFile& file, UnixNs now, std::vector<Obs
   for (const ProcessKey& user : file.users) {
     const auto& share = last_shares_[user];
     if (share.first + share.second > worst.first + worst.second) worst = share;
+    // Nothing but launches could hide behind this silence: look before the off period ends.
+    const auto process = processes_.find(user);
+    if (process != processes_.end() && process->second->fell_silent) file.governor.look_soon(now);
   }
   const bool thinned_before = file.governor.thinned();
   const auto action = file.governor.decide(now, worst.first, worst.second);

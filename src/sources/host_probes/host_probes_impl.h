@@ -47,6 +47,7 @@ struct Watched {
   std::string problem_detail;
   bool refused = false;  // nothing at all could be attached because of it
   UnixNs since{};        // of the present stage
+  UnixNs watched_since{};
   rung_counters counted{};
   bool flowing = false;
   bool exited = false;
@@ -57,6 +58,8 @@ struct Watched {
   std::uint64_t launches_measured = 0;
   std::uint64_t others_measured = 0;
   std::optional<UnixNs> measured_at;
+  bool silent = false;       // made calls before, and none in the last tick
+  bool fell_silent = false;  // silent since this tick
 };
 
 // Calls of every class together.
@@ -84,8 +87,8 @@ class HostProbes::Impl {
  private:
   Result<Watched*> admit(const ProcessKey& key, int pid);
   Result<void> rescan(Watched& process);
-  Result<void> attach_library(Watched& process, const MappedLibrary& library);
-  Result<Fd> open_library(const Watched& process, const MappedLibrary& library) const;
+  Result<void> attach_library(Watched& process, const ProbeLibrary& library);
+  Result<Fd> open_library(const Watched& process, const ProbeLibrary& library) const;
   Result<void> use_file(Watched& process, ProbedFile& file);
   void blame(Watched& process, Reason reason, std::string detail);
   ProbedFile* file_by_id(std::uint32_t link_id);
@@ -100,6 +103,7 @@ class HostProbes::Impl {
   void report_counts(Watched& process, UnixNs now, std::vector<Observation>& out);
   void report_threads(UnixNs now, std::int64_t mono_now, std::vector<Observation>& out);
   void report_peers(UnixNs now, std::vector<Observation>& out);
+  std::optional<UnixNs> launches_seen_since(const Watched& process) const;
   bool hidden_by_thinning(const Watched& process, UnixNs entered) const;
   Origin origin(Watched& process, UnixNs at);
 

@@ -28,6 +28,7 @@ Result<Watched*> HostProbes::Impl::admit(const ProcessKey& key, int pid) {
   process->entry.slot = free_slots_.front();
   process->entry.generation = ++last_generation_;
   process->since = unix_ns(unix_now_ns());
+  process->watched_since = process->since;
   programs_->clear_counters(process->entry.slot);
   auto set = programs_->set_process(static_cast<std::uint32_t>(pid), process->entry);
   if (!set) return tl::unexpected(set.error());
@@ -62,7 +63,7 @@ Result<void> HostProbes::Impl::rescan(Watched& process) {
     return tl::unexpected(maps.error());
   }
   Result<void> outcome;
-  for (const MappedLibrary& library : probed_libraries(*maps)) {
+  for (const ProbeLibrary& library : probed_libraries(*maps)) {
     if (process.seen_libraries.contains({library.device, library.inode})) continue;
     auto attached = attach_library(process, library);
     if (attached) {
@@ -77,7 +78,7 @@ Result<void> HostProbes::Impl::rescan(Watched& process) {
 }
 
 Result<Fd> HostProbes::Impl::open_library(const Watched& process,
-                                          const MappedLibrary& library) const {
+                                          const ProbeLibrary& library) const {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   // map_files works after the file is deleted and in other mount namespaces.
   Fd mapped(
@@ -93,7 +94,7 @@ Result<Fd> HostProbes::Impl::open_library(const Watched& process,
                     "needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN");
 }
 
-Result<void> HostProbes::Impl::attach_library(Watched& process, const MappedLibrary& library) {
+Result<void> HostProbes::Impl::attach_library(Watched& process, const ProbeLibrary& library) {
   auto opened = open_library(process, library);
   if (!opened) return tl::unexpected(opened.error());
   struct stat info {};

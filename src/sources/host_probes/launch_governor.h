@@ -21,6 +21,11 @@ class LaunchGovernor {
   // launch probes were put on or the last tick, whichever is later. Ignored while they are off.
   Action decide(UnixNs now, double launch_share, double other_share);
 
+  // A process fell silent: whether it still launches must be known soon. Ends an off period early.
+  void look_soon(UnixNs now) {
+    if (!on_ && cyclic_) off_until_ = now;
+  }
+
   // The probes that kPutOn asked for could not be attached: try again later.
   void could_not_put_on(UnixNs now);
 

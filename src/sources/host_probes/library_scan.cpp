@@ -31,7 +31,7 @@ std::string_view take_word(std::string_view& line) {
 }
 
 struct Line {
-  MappedLibrary library;
+  ProbeLibrary library;
   bool executable = false;
 };
 
@@ -61,14 +61,14 @@ std::optional<Line> parse(std::string_view line) {
 
 }  // namespace
 
-std::vector<MappedLibrary> probed_libraries(std::string_view maps) {
-  std::vector<MappedLibrary> out;
+std::vector<ProbeLibrary> probed_libraries(std::string_view maps) {
+  std::vector<ProbeLibrary> out;
   while (!maps.empty()) {
     const std::size_t end = std::min(maps.find('\n'), maps.size());
     auto line = parse(maps.substr(0, end));
     maps.remove_prefix(std::min(end + 1, maps.size()));
     if (!line) continue;
-    const auto same = std::find_if(out.begin(), out.end(), [&](const MappedLibrary& known) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const ProbeLibrary& known) {
       return known.inode == line->library.inode && known.device == line->library.device;
     });
     if (same == out.end()) {

@@ -10,7 +10,7 @@
 
 namespace rung {
 
-struct MappedLibrary {
+struct ProbeLibrary {
   LibraryKind kind = LibraryKind::kCuda;
   std::string path;      // as the process sees it
   std::string map_file;  // "START-END": its name under /proc/PID/map_files
@@ -20,6 +20,6 @@ struct MappedLibrary {
 
 // One row for each distinct file that is libcuda.so*, libnccl.so* or libtorch_cuda.so, at most 8.
 // An executable mapping is preferred for `map_file`. Lines that make no sense are skipped.
-std::vector<MappedLibrary> probed_libraries(std::string_view maps);
+std::vector<ProbeLibrary> probed_libraries(std::string_view maps);
 
 }  // namespace rung

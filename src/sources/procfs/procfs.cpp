@@ -261,7 +261,8 @@ Result<LibraryFacts> ProcFs::fingerprint(std::int32_t pid, const MappedLibrary& 
   return out;
 }
 
-Result<ProcessSample> ProcFs::sample(const ProcessKey& process, const ProcessTree& tree) const {
+Result<ProcessSample> ProcFs::sample(const ProcessKey& process, const ProcessTree& tree,
+                                     Depth depth) const {
   const auto found = stat(process.pid);
   if (!found) return tl::unexpected(found.error());
   if (found->start_ticks != process.start_ticks) {
@@ -281,7 +282,9 @@ Result<ProcessSample> ProcFs::sample(const ProcessKey& process, const ProcessTre
   }
   if (const auto more = status(process.pid)) sample.tracer_pid = more->tracer_pid;
   if (const auto channel = wait_channel(process.pid)) sample.wait_channel = *channel;
-  if (const auto threads = thread_states(process.pid, kMostThreads)) {
+  const auto threads = depth == Depth::kWithThreads ? thread_states(process.pid, kMostThreads)
+                                                    : Result<std::vector<ThreadState>>();
+  if (threads && depth == Depth::kWithThreads) {
     sample.threads_disk_sleep = static_cast<std::int32_t>(std::count_if(
         threads->begin(), threads->end(), [](const auto& thread) { return thread.state == 'D'; }));
   }

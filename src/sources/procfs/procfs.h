@@ -110,9 +110,13 @@ class ProcFs {
   // file that was seen before.
   Result<LibraryFacts> fingerprint(std::int32_t pid, const MappedLibrary& library);
 
+  // A look at each thread costs some ten microseconds a thread.
+  enum class Depth : std::uint8_t { kProcessOnly, kWithThreads };
+
   // One look. Errors: kNotFound when the process is gone or another one has its pid. Threads
   // beyond the first 512 are not searched for disk sleep.
-  Result<ProcessSample> sample(const ProcessKey& process, const ProcessTree& tree) const;
+  Result<ProcessSample> sample(const ProcessKey& process, const ProcessTree& tree,
+                               Depth depth = Depth::kWithThreads) const;
 
  private:
   std::string path(std::int32_t pid, std::string_view file) const;

@@ -148,7 +148,7 @@ def arguments():
     parser.add_argument("--fault-step", type=int, help="first step at which the fault may happen")
     parser.add_argument("--fault-trigger", type=pathlib.Path, help="or: once this file exists")
     parser.add_argument("--fault-seconds", type=float, default=3600, help="how long to sleep")
-    parser.add_argument("--fault-bytes", type=int, default=64 * 1024, help="the wrong size")
+    parser.add_argument("--fault-bytes", type=int, default=SMALL_BYTES, help="the wrong size")
     args = parser.parse_args()
     if (args.steps is None) == (args.seconds is None):
         parser.error("give one of --steps and --seconds")
