@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "base/files.h"
 #include "model/limits.h"
 
 namespace rung {
@@ -50,6 +51,15 @@ std::vector<Ancestor> ancestors_of(const ProcFs& procfs, std::int32_t pid,
     out.push_back({ancestor.key, ancestor.uid, ancestor.comm});
   }
   return out;
+}
+
+// NVML may map libcuda in our own vendor workers: they are no job.
+bool is_ours(const Candidate& candidate) {
+  static const std::string own = read_link("/proc/self/exe").value_or("");
+  const bool descends =
+      std::any_of(candidate.ancestors.begin(), candidate.ancestors.end(),
+                  [](const Ancestor& ancestor) { return ancestor.key.pid == ::getpid(); });
+  return descends || (!own.empty() && candidate.exe == own);
 }
 
 }  // namespace
@@ -122,6 +132,7 @@ bool Discovery::take(const ProcessKey& key) {
     if (Result<ProcessTree> tree = procfs_.tree()) tree_ = std::move(*tree);
   }
   found.candidate.ancestors = ancestors_of(procfs_, key.pid, tree_);
+  if (is_ours(found.candidate)) return false;
   found.candidate.libcuda_address = cuda->start;
   found_.emplace(key, std::move(found));
   return true;
