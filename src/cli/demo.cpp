@@ -1,6 +1,7 @@
 // demo: the real agent beside simulated jobs. It shows what a person would see, and fails when a
 // verdict does not come.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -30,6 +31,12 @@ struct Stage {
   std::string socket;
   ChildProcess agent;
 };
+
+// What the demo's jobs call themselves. The agent sees other jobs of this node too; the demo asks
+// for its own.
+std::string job_label() { return fmt::format("demo-{}", ::getpid()); }
+
+std::string why_target() { return "/v1/why?job=" + job_label(); }
 
 void say(const std::string& text) {
   fmt::print("{}\n", text);
@@ -77,7 +84,7 @@ std::optional<double> await_verdict(const Stage& stage, sim::Run& job, const std
   const std::string wanted = "\"kind\":\"" + kind;
   while (steady_clock::now() - begun < limit) {
     job.poll();
-    const Result<AgentAnswer> answer = ask_agent(stage.socket, "/v1/why?format=json");
+    const Result<AgentAnswer> answer = ask_agent(stage.socket, why_target() + "&format=json");
     if (answer && answer->body.find(wanted) != std::string::npos) {
       return std::chrono::duration<double>(steady_clock::now() - begun).count();
     }
@@ -86,24 +93,26 @@ std::optional<double> await_verdict(const Stage& stage, sim::Run& job, const std
   return std::nullopt;
 }
 
-// Prints what a command prints, with its exit code; gives the code.
+// Prints what `command`, as a person would type it, prints, with its exit code; gives the code.
 int show(const Stage& stage, const std::string& command, const std::string& target) {
   say("\n$ rung " + command);
-  const int code = print_answer(command, AgentOptions{stage.socket},
-                                fmt::format("{}?format=text&colour={}&width={}", target,
+  const int code = print_answer(command.substr(0, command.find(' ')), AgentOptions{stage.socket},
+                                fmt::format("{}format=text&colour={}&width={}", target,
                                             want_colour() ? 1 : 0, terminal_width()));
   say(fmt::format("(exit {})", code));
   return code;
 }
 
+int show_why(const Stage& stage) { return show(stage, "why " + job_label(), why_target() + "&"); }
+
 int await_and_show(const Stage& stage, sim::Run& job, const std::string& kind, int expected_exit) {
   const auto took = await_verdict(stage, job, kind, seconds(15));
   if (!took) {
-    show(stage, "why", "/v1/why");
+    show_why(stage);
     return give_up("no verdict '" + kind + "' within 15 s");
   }
   say(fmt::format("verdict '{}' after {:.1f} s", kind, *took));
-  const int code = show(stage, "why", "/v1/why");
+  const int code = show_why(stage);
   if (code != expected_exit) {
     return give_up(fmt::format("'why' exits with {} instead of {}", code, expected_exit));
   }
@@ -119,7 +128,7 @@ Result<std::unique_ptr<sim::Run>> start_job(const std::string& name, const std::
   if (!scenario) return tl::unexpected<Error>(scenario.error());
   sim::RunOptions options;
   options.folder = folder;
-  options.run_id = "demo";
+  options.run_id = job_label();
   return sim::Run::start(*scenario, options);
 }
 
@@ -131,7 +140,7 @@ int act_one(Stage& stage, const std::string& folder) {
     return complain("demo", started.error());
   }
   if (const int failed = await_and_show(stage, **job, "healthy.", 0); failed != 0) return failed;
-  show(stage, "status", "/v1/status");
+  show(stage, "status", "/v1/status?");
 
   say(fmt::format("\n== 2. Rank {} is stopped (SIGSTOP)", kStoppedRank));
   if (const auto sent = (*job)->signal_rank(kStoppedRank, SIGSTOP); !sent) {
