@@ -17,5 +17,5 @@ if(RUNG_LTO)
   endif()
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
   # Rooms share one namespace: two types of one name would be merged into nonsense.
-  target_link_options(rung_flags INTERFACE -Werror=odr)
+  target_link_options(rung_flags INTERFACE -Werror=odr -flto=auto)
 endif()
