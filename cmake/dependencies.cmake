@@ -20,5 +20,4 @@ target_link_libraries(dep_event_http INTERFACE dep_event)
 
 # Header-only packages: their headers are system headers, so our warnings do not apply to them.
 add_library(dep_fmt INTERFACE)
-# toml++ must have one error mode in the whole program: parts compiled otherwise crash each other.
-target_compile_definitions(dep_fmt INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL TOML_EXCEPTIONS=0)
+target_compile_definitions(dep_fmt INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL)

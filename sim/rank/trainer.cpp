@@ -83,17 +83,18 @@ void Trainer::connect(const ncclUniqueId& id) {
   if (layout_.tensor == 1 && layout_.pipeline == 1) return;
   const int t = rank_ % layout_.tensor;
   const int d = rank_ / layout_.tensor % layout_.data;
-  const auto split = [&](int group_size, int color, int key) {
-    ncclComm_t made = nullptr;
+  // Each communicator has a variable of its own for as long as it lives, as in PyTorch: the address
+  // given to NCCL stays meaningful.
+  const auto split = [&](ncclComm_t* made, int group_size, int color, int key) {
     // NCCL_SPLIT_NOCOLOR: everybody calls it, nobody gets a communicator.
     constexpr int kNoColor = -1;
-    must(ncclCommSplit(world_, group_size > 1 ? color : kNoColor, key, &made, nullptr),
+    *made = nullptr;
+    must(ncclCommSplit(world_, group_size > 1 ? color : kNoColor, key, made, nullptr),
          "ncclCommSplit");
-    return made;
   };
-  tensor_ = split(layout_.tensor, d + layout_.data * stage_, t);
-  pipeline_ = split(layout_.pipeline, t + layout_.tensor * d, stage_);
-  data_ = split(layout_.data, t + layout_.tensor * stage_, d);
+  split(&tensor_, layout_.tensor, d + layout_.data * stage_, t);
+  split(&pipeline_, layout_.pipeline, t + layout_.tensor * d, stage_);
+  split(&data_, layout_.data, t + layout_.tensor * stage_, d);
 }
 
 double Trainer::step(std::int64_t index) {

@@ -10,7 +10,7 @@
 #include "base/strings.h"
 #include "fabric/fabric.h"
 #include "rung_sim/runner.h"
-#include "runner/toml.h"
+#include "base/toml.h"
 
 namespace rung::sim {
 namespace {

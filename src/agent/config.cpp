@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
+#include "base/toml.h"
 #include <algorithm>
 #include <map>
 #include <string_view>

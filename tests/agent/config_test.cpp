@@ -65,6 +65,12 @@ TEST(Config, WrongTypesAndRangesAreRefused) {
   EXPECT_EQ(error_of("socket = \"" + std::string(200, 'a') + "\"").code, ErrorCode::kBadInput);
 }
 
+TEST(Config, OddBytesAreRefusedAndDoNotCrash) {
+  EXPECT_EQ(error_of("[ =x]").code, ErrorCode::kBadInput);
+  EXPECT_EQ(error_of("socket = \"\xEF\xBF\xBF\"").code, ErrorCode::kBadInput);
+  EXPECT_EQ(error_of(std::string("\0\0", 2)).code, ErrorCode::kBadInput);
+}
+
 TEST(Config, BrokenTomlSaysWhere) {
   const Error error = error_of("a = [1,\nb");
   EXPECT_EQ(error.code, ErrorCode::kBadInput);
