@@ -177,6 +177,34 @@ TEST(Cli, RecordNeverOverwrites) {
   EXPECT_EQ(slurp(::open(file.c_str(), O_RDONLY)), "mine");
 }
 
+TEST(Cli, RecordedEvidenceReplaysToTheLiveVerdicts) {
+  const test::TemporaryFolder folder;
+  const test::LiveAgent agent(folder.path(), folder.path() + "/run");
+  ASSERT_TRUE(agent.await_ready()) << agent.log();
+  const Result<sim::Scenario> scenario = sim::load_scenario("rank_sigstop");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  const std::string label = "record-" + std::to_string(::getpid());
+  auto job = sim::Run::start(*scenario, {folder.path() + "/run", "", label});
+  ASSERT_TRUE(job) << job.error().message;
+  for (int i = 0; i < 100 && rung({"why", label, "--socket", agent.socket()}).exit == 66; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const std::string file = folder.path() + "/evidence.rung";
+  const Outcome recorded =
+      rung({"record", "-o", file, "--for", "14", label, "--socket", agent.socket()});
+  ASSERT_EQ(recorded.exit, 0) << recorded.err;
+  const Outcome replayed = rung({"replay", "--json", file});
+  EXPECT_EQ(replayed.exit, 1) << "a rank was stopped";
+  EXPECT_EQ(test::json_at(replayed.out, "$.schema"), "rung.replay/1");
+  EXPECT_EQ(test::json_at(replayed.out, "$.differing_ticks"), "0");
+  EXPECT_NE(replayed.out.find("rank.stopped"), std::string::npos);
+  EXPECT_EQ(rung({"replay", "--check", file}).exit, 0);
+  // Cut short or bent, it is refused or read as far as it goes; it never crashes.
+  std::filesystem::resize_file(file, 10000);
+  EXPECT_EQ(rung({"replay", file}).exit, 65);
+  (*job)->stop();
+}
+
 TEST(Cli, UnknownScenario) {
   expect_complaint(rung({"sim", "run", "no_such_thing"}), 66, {"no_such_thing"});
 }
