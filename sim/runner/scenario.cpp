@@ -8,9 +8,9 @@
 
 #include "base/files.h"
 #include "base/strings.h"
+#include "base/toml.h"
 #include "fabric/fabric.h"
 #include "rung_sim/runner.h"
-#include "base/toml.h"
 
 namespace rung::sim {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "base/toml.h"
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include "base/toml.h"
 
 #include "base/files.h"
 

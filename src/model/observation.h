@@ -79,7 +79,7 @@ struct ProcessSample {
   ProcessState state = ProcessState::kRunning;
   std::int32_t threads = 0;
   std::optional<std::int32_t> threads_disk_sleep;  // unknown when the threads were not looked at
-  std::int64_t cpu_ns = 0;                     // user + system, all threads
+  std::int64_t cpu_ns = 0;                         // user + system, all threads
   std::optional<std::uint64_t> read_bytes;     // from storage; unknown without the right to look
   std::optional<std::uint64_t> written_bytes;  // to storage
   std::optional<std::uint64_t> read_chars;     // through read calls of any kind
