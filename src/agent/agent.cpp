@@ -29,6 +29,8 @@ namespace {
 constexpr std::int64_t kTickNs = 1'000'000'000;
 // A tick that begins this much after its time is counted as late.
 constexpr std::int64_t kLateNs = 250'000'000;
+// How long after a tick launch probes are governed again where that is needed.
+constexpr std::int64_t kEarlyNs = 250'000'000;
 
 timeval as_timeval(std::int64_t ns) { return {ns / 1'000'000'000, (ns % 1'000'000'000) / 1000}; }
 
@@ -86,6 +88,7 @@ struct Agent::Impl {
   std::unique_ptr<HttpServer> local;
   std::unique_ptr<HttpServer> prometheus;
   event* tick_event = nullptr;
+  event* early_event = nullptr;
   std::int64_t next_tick_mono = 0;
   AgentHealth health;
 
@@ -192,6 +195,10 @@ void Agent::Impl::tick() {
   const std::int64_t ended = mono_now_ns();
   health.last_tick_ms = static_cast<double>(ended - begun) / 1e6;
   schedule(ended);
+  if (collector->governs_early()) {
+    const timeval wait = as_timeval(kEarlyNs);
+    event_add(early_event, &wait);
+  }
 }
 
 void Agent::Impl::log_new_verdicts(const std::vector<Verdict>& before) const {
@@ -241,6 +248,11 @@ int Agent::run() {
   }
   self.tick_event = event_new(self.base.get(), -1, 0, on_tick, &self);
   self.events.push_back(self.tick_event);
+  const auto on_early = [](evutil_socket_t, short, void* pointer) {
+    static_cast<Impl*>(pointer)->collector->govern_early(unix_ns(unix_now_ns()));
+  };
+  self.early_event = event_new(self.base.get(), -1, 0, on_early, &self);
+  self.events.push_back(self.early_event);
   // The agents of a cluster must not all look at the same moment.
   std::random_device random;
   const std::int64_t phase = std::uniform_int_distribution<std::int64_t>(0, kTickNs - 1)(random);

@@ -78,6 +78,14 @@ void Collector::drain_early(UnixNs now) {
   if (probes_) probes_->drain(now, early_);
 }
 
+bool Collector::governs_early() const { return probes_ && probes_->governs_early(); }
+
+void Collector::govern_early(UnixNs now) {
+  if (!probes_) return;
+  probes_->drain(now, early_);
+  probes_->govern(now, early_);
+}
+
 std::vector<Observation> Collector::tick(UnixNs now, const std::vector<JobView>& views) {
   std::vector<Observation> out = std::move(early_);
   early_.clear();

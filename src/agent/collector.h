@@ -35,6 +35,11 @@ class Collector {
   void drain_early(UnixNs now);
   int event_fd() const;  // -1 without host probes
 
+  // Between ticks: whether launch probes are on that may have to go off again soon, and the look at
+  // them that decides it.
+  bool governs_early() const;
+  void govern_early(UnixNs now);
+
   // Own health, as far as the sources know it.
   void fill(AgentHealth& health) const;
   const std::string& host_rung() const { return host_rung_; }

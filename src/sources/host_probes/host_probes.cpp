@@ -128,6 +128,13 @@ RungCoverage HostProbes::Impl::coverage(const Watched& process) const {
   return out;
 }
 
+bool HostProbes::Impl::governs_early() const {
+  return std::any_of(files_.begin(), files_.end(), [](const ProbedFile& file) {
+    return file.has_launches() && !file.users.empty() && file.governor.on() &&
+           (file.governor.thinned() || !file.governor.asked());
+  });
+}
+
 ProbeTotals HostProbes::Impl::totals() const {
   ProbeTotals out;
   out.processes = processes_.size();
@@ -211,6 +218,8 @@ void HostProbes::unwatch(const ProcessKey& key) { impl_->unwatch(key); }
 int HostProbes::event_fd() const { return impl_->programs_->event_fd(); }
 void HostProbes::drain(UnixNs now, std::vector<Observation>& out) { impl_->drain(now, out); }
 void HostProbes::govern(UnixNs now, std::vector<Observation>& out) { impl_->govern(now, out); }
+bool HostProbes::governs_early() const { return impl_->governs_early(); }
+
 ProbeTotals HostProbes::totals() const { return impl_->totals(); }
 const CanaryResult& HostProbes::canary() const { return impl_->canary_; }
 

@@ -112,9 +112,14 @@ class HostProbes {
   // One row: the host rung of this process.
   std::vector<RungCoverage> coverage(const ProcessKey& key, UnixNs now) const;
 
-  // Keeps the launch probes within the budget: measures each process, takes launch probes off and
-  // on again, closes links that nobody needs. Says what it did as HealthEvent per process.
+  // After a drain, at each tick and some 250 ms after a tick that attached launch probes (see
+  // governs_early). Keeps the launch probes within the budget: measures each process, takes launch
+  // probes off and on again, closes links that nobody needs. Says what it did as HealthEvent per
+  // process.
   void govern(UnixNs now, std::vector<Observation>& out);
+
+  // Launch probes were attached since the last govern(), or are on only for a look.
+  bool governs_early() const;
 
   ProbeTotals totals() const;
   const CanaryResult& canary() const;

@@ -10,6 +10,8 @@ namespace {
 
 // Probes of a file outlive its last process a little: the next rank of a restarting job needs them.
 constexpr std::int64_t kLingerNs = 5'000'000'000;
+// No call for this long, where there were some before: nothing but unseen launches could go on.
+constexpr std::chrono::milliseconds kSilentAfter{900};
 
 }  // namespace
 
@@ -26,9 +28,10 @@ std::pair<double, double> HostProbes::Impl::shares(Watched& process, UnixNs now)
     out = {share(launches - process.launches_measured), share(others - process.others_measured)};
   }
   const bool moved = launches + others > process.launches_measured + process.others_measured;
-  const bool moved_before = process.launches_measured + process.others_measured > 0;
-  process.fell_silent = !moved && moved_before && !process.silent;
-  process.silent = !moved && moved_before;
+  if (moved) process.moved_at = now;
+  const bool silent = process.moved_at && now - *process.moved_at >= kSilentAfter;
+  process.fell_silent = silent && !process.silent;
+  process.silent = silent;
   process.launches_measured = launches;
   process.others_measured = others;
   process.measured_at = now;

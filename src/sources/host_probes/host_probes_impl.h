@@ -58,8 +58,9 @@ struct Watched {
   std::uint64_t launches_measured = 0;
   std::uint64_t others_measured = 0;
   std::optional<UnixNs> measured_at;
-  bool silent = false;       // made calls before, and none in the last tick
-  bool fell_silent = false;  // silent since this tick
+  std::optional<UnixNs> moved_at;  // last govern() that found new calls
+  bool silent = false;
+  bool fell_silent = false;  // silent since this govern()
 };
 
 // Calls of every class together.
@@ -77,6 +78,7 @@ class HostProbes::Impl {
   void drain(UnixNs now, std::vector<Observation>& out);
   void govern(UnixNs now, std::vector<Observation>& out);
   RungCoverage coverage(const Watched& process) const;
+  bool governs_early() const;
   ProbeTotals totals() const;
 
   std::unique_ptr<ProbePrograms> programs_;

@@ -6,7 +6,12 @@
 namespace rung {
 namespace {
 
-constexpr std::chrono::seconds kOnWindow{1};
+// Long enough to measure a rate, short enough that a look at a busy process costs little. Attaching
+// and detaching cost some milliseconds, so periods are not shorter than two seconds.
+constexpr std::chrono::milliseconds kOnWindow{250};
+constexpr double kShortestPeriod = 2;
+// A silent process is looked at for this long without a break.
+constexpr std::chrono::milliseconds kHold{1100};
 constexpr double kLongestPeriod = 60;  // seconds: sooner or later we look again
 // Back to always on only well below the budget, or the probes would flap.
 constexpr double kRestoreBelow = 0.8;
@@ -21,10 +26,12 @@ void LaunchGovernor::thin(UnixNs now, double launch_share, double other_share) {
     return;
   }
   const double left = budget_ - other_share;
-  const double wanted = left > 0 ? launch_share / left : kLongestPeriod;
-  const double period = std::clamp(std::ceil(wanted), 2.0, kLongestPeriod);
-  percent_on_ = 100.0 / period;
-  off_until_ = now + std::chrono::seconds(static_cast<int>(period) - 1);
+  const double window = std::chrono::duration<double>(kOnWindow).count();
+  const double wanted = left > 0 ? window * launch_share / left : kLongestPeriod;
+  const double period = std::clamp(std::ceil(wanted), kShortestPeriod, kLongestPeriod);
+  percent_on_ = 100.0 * window / period;
+  off_until_ = on_since_ + std::chrono::seconds(static_cast<int>(period));
+  if (off_until_ <= now) off_until_ = now + std::chrono::seconds(1);
 }
 
 LaunchGovernor::Action LaunchGovernor::decide(UnixNs now, double launch_share, double other_share) {
@@ -34,7 +41,8 @@ LaunchGovernor::Action LaunchGovernor::decide(UnixNs now, double launch_share, d
     on_since_ = now;
     return Action::kPutOn;
   }
-  if (thinned_ && now - on_since_ < kOnWindow) return Action::kKeep;
+  if (thinned_ && (now - on_since_ < kOnWindow || now < hold_until_)) return Action::kKeep;
+  asked_ = asked_ || launch_share > 0;
   const double share = launch_share + other_share;
   if (thinned_ && share <= kRestoreBelow * budget_) {
     thinned_ = false;
@@ -45,6 +53,12 @@ LaunchGovernor::Action LaunchGovernor::decide(UnixNs now, double launch_share, d
   if (!thinned_ && (!over || launch_share <= 0)) return Action::kKeep;
   thin(now, launch_share, other_share);
   return Action::kTakeOff;
+}
+
+void LaunchGovernor::look_soon(UnixNs now) {
+  if (!cyclic_ || !thinned_) return;
+  hold_until_ = now + kHold;
+  if (!on_) off_until_ = now;
 }
 
 void LaunchGovernor::could_not_put_on(UnixNs now) {

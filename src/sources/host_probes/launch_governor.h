@@ -16,20 +16,20 @@ class LaunchGovernor {
   // they are taken off once and for all.
   LaunchGovernor(double budget, bool cyclic) : budget_(budget), cyclic_(cyclic) {}
 
-  // One tick. `launch_share` and `other_share`: what launch probes and all other probes cost of one
-  // CPU while the launch probes are on, of the process where they cost most, measured since the
-  // launch probes were put on or the last tick, whichever is later. Ignored while they are off.
+  // To be asked at each tick, and soon after kPutOn so that a look stays short. `launch_share` and
+  // `other_share`: what launch probes and all other probes cost of one CPU while the launch probes
+  // are on, of the process where they cost most, measured since the launch probes were put on or
+  // the last tick, whichever is later. Ignored while they are off.
   Action decide(UnixNs now, double launch_share, double other_share);
 
   // A process fell silent: whether it still launches must be known soon. Ends an off period early.
-  void look_soon(UnixNs now) {
-    if (!on_ && cyclic_) off_until_ = now;
-  }
+  void look_soon(UnixNs now);
 
   // The probes that kPutOn asked for could not be attached: try again later.
   void could_not_put_on(UnixNs now);
 
   bool on() const { return on_; }
+  bool asked() const { return asked_; }  // decide() was called with a measured share
   bool thinned() const { return thinned_; }
   double percent_on() const { return percent_on_; }  // of the time
   // Start of the last full period with launch probes on; a call before it may have been followed by
@@ -43,9 +43,11 @@ class LaunchGovernor {
   bool cyclic_;
   bool on_ = true;
   bool thinned_ = false;
+  bool asked_ = false;
   double percent_on_ = 100;
   UnixNs on_since_{};
   UnixNs off_until_{};
+  UnixNs hold_until_{};
 };
 
 }  // namespace rung

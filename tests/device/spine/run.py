@@ -404,7 +404,9 @@ def check_overhead(context):
                         attach.append(time.monotonic() - begun)
                     elif state == "off":
                         agent.end()
-                    time.sleep(0.3)  # let what the change itself disturbed pass
+                    # Attaching itself, and the governor's first measurement, are not the state that a
+                    # job runs beside.
+                    time.sleep(1.5 if state == "on" else 0.3)
                     begin = time.monotonic_ns()
                     time.sleep(args.window_seconds)
                     windows.append((state, begin, time.monotonic_ns()))
