@@ -30,8 +30,7 @@ void LaunchGovernor::thin(UnixNs now, double launch_share, double other_share) {
   const double wanted = left > 0 ? window * launch_share / left : kLongestPeriod;
   const double period = std::clamp(std::ceil(wanted), kShortestPeriod, kLongestPeriod);
   percent_on_ = 100.0 * window / period;
-  off_until_ = on_since_ + std::chrono::seconds(static_cast<int>(period));
-  if (off_until_ <= now) off_until_ = now + std::chrono::seconds(1);
+  off_until_ = now + std::chrono::seconds(static_cast<int>(period)) - kOnWindow;
 }
 
 LaunchGovernor::Action LaunchGovernor::decide(UnixNs now, double launch_share, double other_share) {
