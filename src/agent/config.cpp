@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string_view>
 #include "base/toml.h"
@@ -134,6 +135,10 @@ AgentConfig read_config(const toml::table& root, const std::string& origin) {
     double ring = config.host_ring_kib;
     host.read_number("ring_kib", ring, 4, 1 << 20);
     config.host_ring_kib = static_cast<std::uint32_t>(ring);
+    if (!std::has_single_bit(config.host_ring_kib) || ring != config.host_ring_kib) {
+      throw BadConfig{fmt::format("{}: host.ring_kib must be a power of two", where(*node, origin)),
+                      "for example 4096"};
+    }
     if (const toml::node* accepted = host.take("accepted_nccl")) {
       config.accepted_nccl = read_accepted(*accepted, origin);
     }

@@ -60,6 +60,7 @@ TEST(Config, WrongTypesAndRangesAreRefused) {
   EXPECT_EQ(error_of("[nvml]\ndeadline_s = nan").code, ErrorCode::kBadInput);
   EXPECT_EQ(error_of("log_level = \"loud\"").code, ErrorCode::kBadInput);
   EXPECT_EQ(error_of("host = 1").code, ErrorCode::kBadInput);
+  EXPECT_EQ(error_of("[host]\nring_kib = 5000").code, ErrorCode::kBadInput);
   EXPECT_EQ(error_of("[host]\naccepted_nccl = [{ build_id = \"XY\", layout = \"2\" }]").code,
             ErrorCode::kBadInput);
   EXPECT_EQ(error_of("socket = \"" + std::string(200, 'a') + "\"").code, ErrorCode::kBadInput);
