@@ -11,8 +11,10 @@
 #include <csignal>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "agent/api.h"
+#include "agent/client.h"
 #include "agent/collector.h"
 #include "agent/http_server.h"
 #include "agent/judge.h"
@@ -60,18 +62,22 @@ Result<void> make_folder_of(const std::string& file) {
   return {};
 }
 
-// Held while the agent lives, so that two agents cannot both find a dead socket and replace it.
+// Held while the agent lives, so that two agents cannot both find a dead socket and replace it. A
+// helper that was just forked holds it a moment longer than an agent that was killed.
 Result<Fd> lock_beside(const std::string& socket) {
   const std::string path = socket + ".lock";
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) {
     return fail_errno(errno, "cannot open " + path, "run as root, or set 'socket' in a config");
   }
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail(ErrorCode::kUnavailable, "another agent holds " + path,
-                "stop it, or give this one another 'socket' in its config");
+  constexpr int kTries = 30;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (ask_agent(socket, "/v1/status")) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  return fd;
+  return fail(ErrorCode::kUnavailable, "another agent holds " + path,
+              "stop it, or give this one another 'socket' in its config");
 }
 
 }  // namespace
