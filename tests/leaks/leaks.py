@@ -191,12 +191,20 @@ def run_cycle(agent, args, cgroups, cycle, run_folder):
     return attached
 
 
+def forget_caches():
+    """Clean caches of a dead job keep its cgroup, with or without an agent; an agent's grip stays."""
+    os.sync()
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n", encoding="ascii")
+
+
 def measure(agent, cgroups):
     pid = agent.process.pid
     workers = children_of(pid)
     row = descriptors(pid)
     row["children"] = len(workers)
     row["worker fds"] = sum(descriptors(worker)["fds"] for worker in workers)
+    forget_caches()
     row["cgroups"] = cgroups.count()
     row["rss KiB"] = resident_kib(pid)
     return row
