@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <cstring>
 #include <random>
@@ -22,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/version.h"
 
@@ -139,8 +139,7 @@ Result<void> Agent::Impl::open(const std::string& executable) {
   collector = std::make_unique<Collector>(config, executable);
   health.version = kVersion;
   health.pid = ::getpid();
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) health.host = name.data();
+  health.host = host_name();
   health.started = unix_ns(unix_now_ns());
   return {};
 }

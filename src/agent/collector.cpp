@@ -1,6 +1,7 @@
 #include "agent/collector.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/clock.h"
 #include "model/limits.h"
@@ -106,24 +107,20 @@ std::vector<Observation> Collector::tick(UnixNs now, const std::vector<JobView>&
 void Collector::follow_processes(UnixNs now, std::vector<Observation>& out) {
   discovery_.scan(now, out);
   if (!probes_) return;
-  for (const ProcessKey& process : watched_) {
-    if (!discovery_.processes().contains(process)) probes_->unwatch(process);
+  for (auto entry = watched_.begin(); entry != watched_.end();) {
+    const bool gone = !discovery_.processes().contains(entry->first);
+    if (gone) probes_->unwatch(entry->first);
+    entry = gone ? watched_.erase(entry) : std::next(entry);
   }
-  const auto gone = [&](const ProcessKey& process) {
-    return !discovery_.processes().contains(process);
-  };
-  std::erase_if(watched_, gone);
-  std::erase_if(next_look_, [&](const auto& entry) { return gone(entry.first); });
-  std::erase_if(first_look_, [&](const auto& entry) { return gone(entry.first); });
   for (const auto& [process, found] : discovery_.processes()) {
     // Reading the maps of a large interpreter costs a millisecond: often while it still loads its
     // libraries, rarely later.
-    UnixNs& next = next_look_[process];
-    if (now < next) continue;
-    const UnixNs first = first_look_.try_emplace(process, now).first->second;
-    next = now + (now - first < kLoadsLibrariesFor ? kLookOften : kLookRarely);
+    Watching& watching = watched_.try_emplace(process, Watching{now, now}).first->second;
+    if (now < watching.next_look) continue;
+    const bool loading = now - watching.since < kLoadsLibrariesFor;
+    watching.next_look = now + (loading ? kLookOften : kLookRarely);
     // A failure shows as this process's coverage; one that went meanwhile leaves the next scan.
-    if (probes_->watch(process, process.pid)) watched_.insert(process);
+    static_cast<void>(probes_->watch(process, process.pid));
   }
 }
 
@@ -134,11 +131,12 @@ void Collector::take_process_events(UnixNs now, std::vector<Observation>& out) {
       discovery_.hint(event.pid);
       continue;
     }
-    const auto found = std::find_if(watched_.begin(), watched_.end(),
-                                    [&](const ProcessKey& key) { return key.pid == event.pid; });
+    const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const auto& entry) {
+      return entry.first.pid == event.pid;
+    });
     const UnixNs at = std::min(now, unix_ns(event.mono_ns + unix_minus_mono));
     if (found == watched_.end()) continue;
-    out.push_back(about(*found, at, Source::kScheduler, Rung::kFleet,
+    out.push_back(about(found->first, at, Source::kScheduler, Rung::kFleet,
                         ProcessExit{event.exit_code, event.signal}));
   }
 }

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -64,9 +63,12 @@ class Collector {
   std::unique_ptr<VendorWorkers> workers_;
   std::string nvml_error_;
   Suspicion suspicion_;
-  std::set<ProcessKey> watched_;
-  std::map<ProcessKey, UnixNs> first_look_;  // at its maps, for probes
-  std::map<ProcessKey, UnixNs> next_look_;
+  // A process that the probes follow, and when they look at its maps.
+  struct Watching {
+    UnixNs since{};
+    UnixNs next_look{};
+  };
+  std::map<ProcessKey, Watching> watched_;
   std::map<std::pair<ProcessKey, Rung>, RungCoverage> reported_;
   std::uint64_t samples_ = 0;
   std::vector<Observation> early_;

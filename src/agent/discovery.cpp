@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/files.h"
+#include "base/host.h"
 #include "model/limits.h"
 
 namespace rung {
@@ -21,11 +21,6 @@ constexpr std::chrono::seconds kLookAgainOld{15};
 constexpr int kSpread = 5;
 // The whole tree (one stat per process) is read this often; between, only new pids are.
 constexpr std::chrono::seconds kTreeEvery{5};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "";
-}
 
 Observation about(const ProcessKey& process, UnixNs now, Source source, Evidence what) {
   return {Origin{source, Rung::kFleet, process, now, 0}, std::move(what)};
